@@ -5,12 +5,11 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-hack/engines/up.sh
-eval "$(hack/engines/env.sh)"
+# No provider that needs an engine is here yet, so none is started.
 
 report=$(mktemp -d)
 trap 'rm -rf "$report"' EXIT
 go -C hack/testreport build -o "$report/testreport" .
 # -timeout is a watchdog for a hang, not a measure.
 { go test -race -count=1 -timeout 40m -json ./... 2>&1 || true; } |
-  "$report/testreport" -module github.com/carrel-dev/carrel -rules docs/rules.md -require "${CARREL_REQUIRE:-}"
+  "$report/testreport" -module github.com/carrel-dev/carrel -require "${CARREL_REQUIRE:-}"

@@ -3,6 +3,7 @@ package workspaces
 import (
 	"context"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"slices"
@@ -93,8 +94,15 @@ func (w *fakeWorkspace) Exec(ctx context.Context, command Command) (Result, erro
 	if w.provider.onExec != nil && command.Args[0] != "sh" && command.Args[0] != "git" {
 		return w.provider.onExec(ctx, command)
 	}
+	if command.Args[0] == "sh" && ctx.Err() == nil {
+		// The script of a checkout: what it prints once it is done.
+		_, err := io.WriteString(command.Stdout, "commit "+fakeCommit+"\n")
+		return Result{}, err
+	}
 	return Result{}, ctx.Err()
 }
+
+const fakeCommit = "1111111111111111111111111111111111111111"
 
 func (w *fakeWorkspace) ReadFile(_ context.Context, path string) ([]byte, error) {
 	w.mu.Lock()

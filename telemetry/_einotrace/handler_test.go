@@ -12,7 +12,6 @@ import (
 	"github.com/cloudwego/eino/callbacks"
 	"github.com/cloudwego/eino/components"
 	"github.com/cloudwego/eino/components/model"
-	"github.com/cloudwego/eino/components/tool"
 	"github.com/cloudwego/eino/compose"
 	"github.com/cloudwego/eino/schema"
 	"github.com/stretchr/testify/assert"
@@ -413,44 +412,6 @@ func TestOtherHandlerPanicsC59(t *testing.T) {
 			})
 		}
 	}
-}
-
-// proves C59: of a graph that failed, a node that runs on ends with it, and starts no spans that nobody ends.
-func TestStragglerC59(t *testing.T) {
-	r := record(t)
-	running, goOn, done := make(chan struct{}), make(chan struct{}), make(chan struct{})
-	g := compose.NewGraph[string, map[string]any]()
-	straggle := &funcTool{"late", func(context.Context, string) (string, error) { panic("boom") }}
-	node, err := compose.NewToolNode(context.Background(), &compose.ToolsNodeConfig{Tools: []tool.BaseTool{straggle}})
-	require.NoError(t, err)
-	require.NoError(t, g.AddLambdaNode("slow", compose.InvokableLambda(func(ctx context.Context, _ string) (string, error) {
-		defer close(done)
-		defer func() { _ = recover() }()
-		close(running)
-		<-goOn
-		_, err := node.Invoke(ctx, calls(call("c1", "late", "{}")))
-		return "", err
-	}), compose.WithNodeName("slow"), compose.WithOutputKey("slow")))
-	require.NoError(t, g.AddLambdaNode("fails", compose.InvokableLambda(func(context.Context, string) (string, error) {
-		<-running
-		return "", errors.New("x")
-	}), compose.WithNodeName("fails"), compose.WithOutputKey("fails")))
-	for _, name := range []string{"slow", "fails"} {
-		require.NoError(t, g.AddEdge(compose.START, name))
-		require.NoError(t, g.AddEdge(name, compose.END))
-	}
-	run, err := g.Compile(context.Background(), compose.WithGraphName("race"))
-	require.NoError(t, err)
-	all := einotrace.New(einotrace.WithTracerProvider(r.tracers), einotrace.WithNodes(true))
-	_, err = run.Invoke(context.Background(), "x", compose.WithCallbacks(all))
-	require.Error(t, err)
-	require.Equal(t, `graph race [Error: _OTHER]
-  lambda fails [Error: _OTHER]
-  lambda slow [Error: abandoned]
-`, outline(r.settle(t)))
-	close(goOn)
-	<-done
-	require.Len(t, r.spans.Started(), 3)
 }
 
 // proves O1: model name, provider and token usage where a model tells them; the largest of what chunks say.
