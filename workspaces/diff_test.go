@@ -43,8 +43,8 @@ func TestChanges_C43_Untracked(t *testing.T) {
 	require.Equal(t, before, w.tree(t), "nothing of the repository is touched")
 	require.Equal(t, status, w.git(t, "status", "--short", "-uall"))
 
-	require.ElementsMatch(t, []string{
-		"MM f", " D gone", "R  moved -> elsewhere", " M script", "?? b.bin", "?? café \"x\".txt", "?? empty", "?? link", `?? "new\nline.txt"`, "?? new.txt", "?? newd/a", "",
+	require.Equal(t, []string{
+		"MM f", " D gone", "R  moved -> elsewhere", " M script", "?? b.bin", "?? café \"x\".txt", "?? empty", "?? link", "?? new.txt", `?? "new\nline.txt"`, "?? newd/a", "",
 	}, sortedStatus(changed.Status))
 	require.Contains(t, changed.Diff, "diff --git a/f b/f\n")
 	require.Contains(t, changed.Diff, " one\n-two\n+staged\n+more\n")
