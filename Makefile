@@ -53,8 +53,8 @@ bench: ## the benchmarks, carrel beside what it is compared with
 	@go test -run '^$$' -bench . -benchtime 2s ./workspaces ./providers/...
 
 .PHONY: figures
-figures: ## scripts that print figures: memory through 1 GiB of output, Ctrl-C, a background server
-	@hack/figures.sh
+figures: ## figures: memory through 1 GiB of output, Ctrl-C in a long command, a background server
+	@go run ./examples/figures
 
 .PHONY: engines-up
 engines-up: ## start the engines that the tests use

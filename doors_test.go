@@ -51,17 +51,16 @@ const (
 )
 
 var (
-	ours        = func(rooms ...string) func(string) bool { return below(prefixed(rooms)...) }
 	testOnly    = below("testing", "github.com/stretchr/testify", "go.uber.org/goleak", module+"contracttest")
 	telemetryIs = below("go.opentelemetry.io")
 )
 
-func prefixed(rooms []string) []string {
+func ours(rooms ...string) func(string) bool {
 	var all []string
 	for _, room := range rooms {
 		all = append(all, module+room)
 	}
-	return all
+	return below(all...)
 }
 
 func doors() []door {

@@ -181,7 +181,7 @@ func (v *view) meaning(ctx, inside context.Context, err error) error {
 	defer cancel()
 	if gone := prober.Probe(probing); errors.Is(gone, ErrGone) {
 		v.end(gone)
-		return fmt.Errorf("%w (%v)", gone, err)
+		return fmt.Errorf("%w (%w)", gone, err)
 	}
 	return err
 }

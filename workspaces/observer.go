@@ -18,6 +18,7 @@ type Observer interface {
 // An OperationKind is one of the things an Observer is told of.
 type OperationKind string
 
+// The kinds of operations.
 const (
 	// OperationCreate is everything until a workspace is ready; it contains
 	// OperationCheckout and the commands of the checkout.

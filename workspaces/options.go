@@ -104,6 +104,7 @@ type Credential struct {
 // An Outcome is how a run ended, or why it waits.
 type Outcome string
 
+// The outcomes of a run.
 const (
 	Completed Outcome = "completed"
 	Failed    Outcome = "failed"

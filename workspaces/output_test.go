@@ -17,7 +17,6 @@ func reference(raw []byte) (string, bool) {
 		raw  int
 	}
 	var chars []char
-	whole := ""
 	for rest := raw; len(rest) > 0; {
 		r, size := utf8.DecodeRune(rest)
 		chars = append(chars, char{string(r), size})
@@ -27,7 +26,7 @@ func reference(raw []byte) (string, bool) {
 	for _, c := range chars {
 		b.WriteString(c.text)
 	}
-	if whole = b.String(); len(whole) <= OutputMaxBytes {
+	if whole := b.String(); len(whole) <= OutputMaxBytes {
 		return whole, false
 	}
 	var head strings.Builder

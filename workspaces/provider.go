@@ -90,6 +90,7 @@ type CollectOptions struct {
 // A Settlement says what is known of a run.
 type Settlement int
 
+// The settlements, and what a collection does with the workspaces of such a run.
 const (
 	SettlementUnknown Settlement = iota // keeps
 	RunLive                             // keeps

@@ -214,12 +214,6 @@ func badRef(ref string) string {
 	return ""
 }
 
-// looksLikeShortCommit says whether ref can be an abbreviated commit id. It can be a branch
-// all the same.
-func looksLikeShortCommit(ref string) bool {
-	return len(ref) >= 4 && len(ref) < 64 && isHex(ref) && !isCommitID(ref)
-}
-
 // CleanPath returns a path relative to the root, without ".", ".." and repeated slashes: "."
 // for the root itself. It accepts a path relative to the root, or /workspace or below. One that
 // leaves the root at any point, read from left to right without regard to links, is
@@ -275,7 +269,7 @@ var envName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 // The error matches ErrInvalidInput. It holds no value.
 func CheckEnv(env map[string]string) error {
 	for name, value := range env {
-		reason := ""
+		var reason string
 		switch {
 		case !envName.MatchString(name):
 			reason = "the name is not letters, digits and underscores, a digit not first"

@@ -52,11 +52,11 @@ func (j *job) reap() (code int, err error) {
 	defer j.mu.Unlock()
 	j.reaped = true
 	if j.failure != nil {
-		return 0, fmt.Errorf("%w: %v", workspaces.ErrOutcomeUnknown, j.failure)
+		return 0, fmt.Errorf("%w: %w", workspaces.ErrOutcomeUnknown, j.failure)
 	}
 	state, err := j.process.Wait()
 	if err != nil {
-		return 0, fmt.Errorf("%w: %v", workspaces.ErrOutcomeUnknown, err)
+		return 0, fmt.Errorf("%w: %w", workspaces.ErrOutcomeUnknown, err)
 	}
 	status := state.Sys().(syscall.WaitStatus)
 	if status.Signaled() {

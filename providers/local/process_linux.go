@@ -91,7 +91,7 @@ func (p process) signal(s syscall.Signal) {
 	if err != nil {
 		return
 	}
-	defer handle.Release()
+	defer func() { _ = handle.Release() }()
 	if p.alive() {
 		_ = handle.Signal(s) // what cannot be signalled is found again
 	}
