@@ -14,7 +14,6 @@ import (
 
 // Attributes that the semantic conventions have none for.
 const (
-	runIDKey       = attribute.Key("carrel.run.id")
 	workspaceIDKey = attribute.Key("carrel.workspace.id")
 	providerKey    = attribute.Key("carrel.provider")
 	reusedKey      = attribute.Key("carrel.workspace.reused")
@@ -38,7 +37,9 @@ const resourceMaxKeys = 16
 // startAttributes are known before the operation runs.
 func startAttributes(operation workspaces.Operation, content bool) []attribute.KeyValue {
 	attrs := []attribute.KeyValue{providerKey.String(safe.Text(operation.Provider))}
-	attrs = appendText(attrs, runIDKey, operation.RunID)
+	if operation.RunID != "" {
+		attrs = append(attrs, safe.RunID(operation.RunID))
+	}
 	attrs = appendText(attrs, workspaceIDKey, operation.Workspace)
 	attrs = appendInfo(attrs, operation.Info)
 

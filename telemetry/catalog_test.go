@@ -53,6 +53,9 @@ func TestCatalogO2O4(t *testing.T) {
 		everything(r)
 		for _, kind := range kinds() {
 			operation := workspaces.Operation{Kind: kind, Provider: "docker", RunID: "run-1", Workspace: "ws1", Info: dockerInfo}
+			if kind == workspaces.OperationCollect {
+				operation = workspaces.Operation{Kind: kind, Provider: "docker"} // of no run and no workspace
+			}
 			r.run(t.Context(), operation, workspaces.OperationOutcome{Err: workspaces.ErrUnavailable})
 			r.run(t.Context(), operation, workspaces.OperationOutcome{})
 		}

@@ -3,14 +3,18 @@ package telemetry
 import (
 	"context"
 	"fmt"
+	"io/fs"
+	"regexp"
 	"sort"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
+	"github.com/carrel-dev/carrel/providers/local"
 	"github.com/carrel-dev/carrel/workspaces"
 )
 
@@ -90,4 +94,46 @@ func TestLiveO4(t *testing.T) {
 	live(workspaces.OperationDispose, 1, nil)
 	live(workspaces.OperationCollect, 0, nil)
 	require.Contains(t, renderMetrics(t, r), "carrel.workspace.live{carrel.provider=local} 0\n")
+}
+
+// proves O2, O4: what a manager tells makes every metric, the phases of a create included.
+func TestManagerO2O4(t *testing.T) {
+	r := record(t)
+	provider, err := local.New(local.Options{Root: t.TempDir()})
+	require.NoError(t, err)
+	manager, err := workspaces.NewManager(provider, workspaces.Options{Observer: r, CollectInterval: -1})
+	require.NoError(t, err)
+	run, err := manager.Open("run-1")
+	require.NoError(t, err)
+	acquired, err := run.Acquire(t.Context(), workspaces.AcquireOptions{})
+	require.NoError(t, err)
+	require.Contains(t, renderMetrics(t, r), "carrel.workspace.live{carrel.provider=local} 1\n")
+
+	require.NoError(t, acquired.Workspace.WriteFile(t.Context(), "f", []byte("x")))
+	_, err = acquired.Workspace.ReadFile(t.Context(), "missing")
+	require.ErrorIs(t, err, fs.ErrNotExist)
+	_, err = acquired.Workspace.Exec(t.Context(), workspaces.Command{Args: []string{"sleep", "60"}, Timeout: 10 * time.Millisecond})
+	require.NoError(t, err)
+	require.NoError(t, run.Release(context.Background(), workspaces.Completed))
+	_, err = manager.Collect(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, manager.Close(context.Background()))
+
+	require.Len(t, r.spans.Ended(), len(r.spans.Started()))
+	var names []string
+	for _, span := range r.spans.Ended() {
+		names = append(names, span.Name())
+	}
+	require.Equal(t, []string{"carrel.exec", "carrel.checkout", "carrel.create", "carrel.write", "carrel.read", "carrel.exec", "carrel.dispose", "carrel.collect"}, names)
+	sums := regexp.MustCompile(` sum=\S+`)
+	require.Equal(t, `carrel.create.duration{carrel.create.phase=checkout,carrel.provider=local,carrel.workspace.reused=false} count=1
+carrel.create.duration{carrel.create.phase=provision,carrel.provider=local,carrel.workspace.reused=false} count=1
+carrel.create.duration{carrel.create.phase=total,carrel.provider=local,carrel.workspace.reused=false} count=1
+carrel.exec.duration{carrel.provider=local,carrel.session.hit=false,error.type=timeout} count=1
+carrel.exec.duration{carrel.provider=local,carrel.session.hit=false} count=1
+carrel.failures{carrel.operation=exec,carrel.provider=local,error.type=timeout} 1
+carrel.failures{carrel.operation=read,carrel.provider=local,error.type=not_found} 1
+carrel.session.lookups{carrel.provider=local,carrel.session.hit=false} 2
+carrel.workspace.live{carrel.provider=local} 0
+`, sums.ReplaceAllString(renderMetrics(t, r), ""))
 }

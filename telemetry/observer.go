@@ -5,7 +5,6 @@ import (
 	"log/slog"
 	"sync/atomic"
 
-	"go.opentelemetry.io/otel/codes"
 	semconv "go.opentelemetry.io/otel/semconv/v1.40.0"
 	"go.opentelemetry.io/otel/trace"
 
@@ -60,8 +59,7 @@ func (o *observer) End(ctx context.Context, operation workspaces.Operation, outc
 	errorType := errorType(outcome)
 	started.span.SetAttributes(endAttributes(operation, outcome, o.content)...)
 	if errorType != "" {
-		started.span.SetAttributes(semconv.ErrorTypeKey.String(errorType))
-		started.span.SetStatus(codes.Error, statusText(errorType, outcome, o.content))
+		safe.Fail(started.span, errorType, outcome.Err, o.content)
 	}
 	started.span.End()
 	o.metrics.record(ctx, operation, outcome, errorType)
@@ -79,11 +77,4 @@ func errorType(outcome workspaces.OperationOutcome) string {
 		return safe.ErrorTimeout
 	}
 	return safe.ErrorType(outcome.Err)
-}
-
-func statusText(errorType string, outcome workspaces.OperationOutcome, content bool) string {
-	if content && outcome.Err != nil {
-		return safe.Text(outcome.Err.Error())
-	}
-	return errorType
 }

@@ -12,13 +12,7 @@ import (
 const ScopeName = "github.com/carrel-dev/carrel/telemetry"
 
 // An Option changes what New returns.
-type Option interface {
-	apply(*config)
-}
-
-type optionFunc func(*config)
-
-func (o optionFunc) apply(c *config) { o(c) }
+type Option func(*config)
 
 type config struct {
 	tracers trace.TracerProvider
@@ -31,7 +25,7 @@ func newConfig(opts []Option) config {
 	c := config{tracers: otel.GetTracerProvider(), meters: otel.GetMeterProvider()}
 	for _, opt := range opts {
 		if opt != nil {
-			opt.apply(&c)
+			opt(&c)
 		}
 	}
 	return c
@@ -40,21 +34,21 @@ func newConfig(opts []Option) config {
 // WithTracerProvider sets where spans go. Without it, or with nil, it is the global
 // provider.
 func WithTracerProvider(provider trace.TracerProvider) Option {
-	return optionFunc(func(c *config) {
+	return func(c *config) {
 		if provider != nil {
 			c.tracers = provider
 		}
-	})
+	}
 }
 
 // WithMeterProvider sets where metrics go. Without it, or with nil, it is the global
 // provider.
 func WithMeterProvider(provider metric.MeterProvider) Option {
-	return optionFunc(func(c *config) {
+	return func(c *config) {
 		if provider != nil {
 			c.meters = provider
 		}
-	})
+	}
 }
 
 // WithLogger makes one record of every operation when it ended: failures at level Warn; creates,
@@ -62,7 +56,7 @@ func WithMeterProvider(provider metric.MeterProvider) Option {
 // written before the operation returns, with its context. Without it, or with nil,
 // nothing is logged.
 func WithLogger(logger *slog.Logger) Option {
-	return optionFunc(func(c *config) { c.logger = logger })
+	return func(c *config) { c.logger = logger }
 }
 
 // WithContent says whether content is recorded: arguments and directories of commands, the
@@ -70,5 +64,5 @@ func WithLogger(logger *slog.Logger) Option {
 // default is false. It never includes the environment and the input of a command, nor the
 // content of files.
 func WithContent(on bool) Option {
-	return optionFunc(func(c *config) { c.content = on })
+	return func(c *config) { c.content = on }
 }

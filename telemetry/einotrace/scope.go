@@ -5,8 +5,6 @@ import (
 
 	"github.com/cloudwego/eino/callbacks"
 	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/codes"
-	semconv "go.opentelemetry.io/otel/semconv/v1.40.0"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/carrel-dev/carrel/telemetry/internal/safe"
@@ -114,20 +112,11 @@ func (s *scope) record(out outcome, toolError error) {
 	case out.interrupted:
 		s.span.SetAttributes(interruptedKey.Bool(true))
 	case out.err != nil:
-		s.fail(safe.ErrorType(out.err), out.err)
+		safe.Fail(s.span, safe.ErrorType(out.err), out.err, s.content)
 	case out.abandoned:
-		s.fail(errorAbandoned, nil)
+		safe.Fail(s.span, errorAbandoned, nil, s.content)
 	case toolError != nil:
 		s.span.SetAttributes(toolErrorKey.Bool(true))
-		s.fail(safe.ErrorType(toolError), toolError)
+		safe.Fail(s.span, safe.ErrorType(toolError), toolError, s.content)
 	}
-}
-
-func (s *scope) fail(errorType string, err error) {
-	status := errorType
-	if s.content && err != nil {
-		status = safe.Text(err.Error())
-	}
-	s.span.SetAttributes(semconv.ErrorTypeKey.String(errorType))
-	s.span.SetStatus(codes.Error, status)
 }

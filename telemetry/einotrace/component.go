@@ -18,7 +18,6 @@ import (
 
 // Attributes that the semantic conventions have none for.
 const (
-	runIDKey       = attribute.Key("carrel.run.id")
 	componentKey   = attribute.Key("carrel.eino.component")
 	typeKey        = attribute.Key("carrel.eino.type")
 	nameKey        = attribute.Key("carrel.eino.name")
@@ -113,5 +112,5 @@ func runID(ctx context.Context) []attribute.KeyValue {
 	if run == nil {
 		return nil
 	}
-	return []attribute.KeyValue{runIDKey.String(safe.Text(run.ID()))}
+	return []attribute.KeyValue{safe.RunID(run.ID())}
 }

@@ -35,14 +35,15 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type recording struct {
 	handler  callbacks.Handler
 	observer workspaces.Observer
-	tracers  *sdktrace.TracerProvider
+	tracers  *countingTracers
 	spans    *tracetest.SpanRecorder
 }
 
 func record(t *testing.T, opts ...einotrace.Option) *recording {
 	t.Helper()
 	r := &recording{spans: tracetest.NewSpanRecorder()}
-	r.tracers = sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(r.spans))
+	r.tracers = &countingTracers{TracerProvider: sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(r.spans))}
+	t.Cleanup(func() { r.tracers.requireOneEndEach(t) })
 	r.handler = einotrace.New(append([]einotrace.Option{einotrace.WithTracerProvider(r.tracers)}, opts...)...)
 	observer, err := telemetry.New(telemetry.WithTracerProvider(r.tracers))
 	require.NoError(t, err)
@@ -67,6 +68,7 @@ func (r *recording) settle(t *testing.T) []sdktrace.ReadOnlySpan {
 	require.Eventually(t, func() bool { return len(r.spans.Ended()) >= len(r.spans.Started()) }, 30*time.Second, time.Millisecond,
 		"a span stays open")
 	require.Len(t, r.spans.Ended(), len(r.spans.Started()))
+	r.tracers.requireOneEndEach(t)
 	return r.spans.Ended()
 }
 

@@ -34,5 +34,7 @@
 // a trace of its own where the caller has none; WithSessionValue puts it below the first agent.
 //
 // A handler does not see that the reader of a stream closed it: the span ends when the producer
-// does. A component that is called outside of any graph or agent and panics leaves its span open.
+// does, after that of its caller perhaps. Until then the handler reads its copy, so that a producer which nothing
+// but the close of its stream would stop goes on. What begins after its caller ended has no span, but for agents and
+// graphs. A component that is called outside of any graph or agent and panics leaves its span open.
 package einotrace

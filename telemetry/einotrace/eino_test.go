@@ -189,3 +189,15 @@ func loop(t *testing.T, m model.BaseChatModel, tools ...tool.BaseTool) compose.R
 }
 
 func user(text string) []*schema.Message { return []*schema.Message{schema.UserMessage(text)} }
+
+// invoke runs a graph to its end, its output streamed or whole.
+func invoke(ctx context.Context, run compose.Runnable[[]*schema.Message, *schema.Message], streaming bool, question string, opts ...compose.Option) (*schema.Message, error) {
+	if !streaming {
+		return run.Invoke(ctx, user(question), opts...)
+	}
+	stream, err := run.Stream(ctx, user(question), opts...)
+	if err != nil {
+		return nil, err
+	}
+	return schema.ConcatMessageStream(stream)
+}

@@ -9,13 +9,7 @@ import (
 const ScopeName = "github.com/carrel-dev/carrel/telemetry/einotrace"
 
 // An Option changes what New returns.
-type Option interface {
-	apply(*config)
-}
-
-type optionFunc func(*config)
-
-func (o optionFunc) apply(c *config) { o(c) }
+type Option func(*config)
 
 type config struct {
 	tracers      trace.TracerProvider
@@ -28,7 +22,7 @@ func newConfig(opts []Option) config {
 	c := config{tracers: otel.GetTracerProvider()}
 	for _, opt := range opts {
 		if opt != nil {
-			opt.apply(&c)
+			opt(&c)
 		}
 	}
 	return c
@@ -37,23 +31,23 @@ func newConfig(opts []Option) config {
 // WithTracerProvider sets where spans go. Without it, or with nil, it is the global
 // provider.
 func WithTracerProvider(provider trace.TracerProvider) Option {
-	return optionFunc(func(c *config) {
+	return func(c *config) {
 		if provider != nil {
 			c.tracers = provider
 		}
-	})
+	}
 }
 
 // WithNodes says whether every other component gets a span too: lambdas, tools nodes,
 // templates, retrievers, embeddings, loaders. The default is false.
 func WithNodes(on bool) Option {
-	return optionFunc(func(c *config) { c.nodes = on })
+	return func(c *config) { c.nodes = on }
 }
 
 // WithContent says whether arguments and results of tools, messages to and from models, and the
 // messages of errors are recorded, their beginnings at least. The default is false.
 func WithContent(on bool) Option {
-	return optionFunc(func(c *config) { c.content = on })
+	return func(c *config) { c.content = on }
 }
 
 // WithSessionValue says whether the outermost ADK agent keeps its span context in the
@@ -64,5 +58,5 @@ func WithContent(on bool) Option {
 // without a GenModelInput of its own formats its instruction as an FString template, and an
 // instruction with braces in it fails.
 func WithSessionValue(on bool) Option {
-	return optionFunc(func(c *config) { c.sessionValue = on })
+	return func(c *config) { c.sessionValue = on }
 }
