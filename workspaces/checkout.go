@@ -190,18 +190,25 @@ func checkout(ctx context.Context, ws Workspace, repository, ref string) (commit
 		ref = ""
 	}
 	short := ""
-	if isHex(ref) && len(ref) >= 4 && !isCommitID(ref) {
+	if isShortID(ref) {
 		short = "short"
 	}
 	result, err := runScript(ctx, ws, fetchScript, nil, false, checkoutTimeout, repository, ref, short)
 	if err == nil && result.ExitCode == exitBadInput {
-		return "", fmt.Errorf("%w: %q is neither a branch nor a tag of %s; of a commit, use the full commit id", ErrInvalidInput, ref, repository)
+		return "", shortIDError(repository, ref)
 	}
 	if err := checkoutFailure(result, err, repository, ref); err != nil {
 		return "", err
 	}
 	_, commit, _ = report(result.Stdout)
 	return commit, nil
+}
+
+// isShortID says that a ref may be a short commit id, if it is neither a branch nor a tag.
+func isShortID(ref string) bool { return isHex(ref) && len(ref) >= 4 && !isCommitID(ref) }
+
+func shortIDError(repository, ref string) error {
+	return fmt.Errorf("%w: %q is neither a branch nor a tag of %s; of a commit, use the full commit id", ErrInvalidInput, ref, repository)
 }
 
 // initRepository makes the repository that a commit fetched on the host is written into; checkoutFetched comes after it.

@@ -26,8 +26,10 @@ const (
 // hashed into objects. Files git was told to assume unchanged count like all others, files in conflict as they are.
 // Nested repositories, and what lies below a .git of any spelling, stay out.
 //
-// git diff gives up at a file it cannot read. Where there can be such files (we are not root), they are
-// looked for first, kept out, and named in $d/unreadable. A name with a line break is taken to be readable.
+// git diff gives up at a file it cannot read. Where there can be such files (we are not root), index_readable
+// finds them, keeps them out, and names them in $d/unreadable. A name with a line break is taken to be
+// readable. It leaves those that are tracked as if they were unchanged, so git would answer from their
+// committed content: nothing but compare may follow it.
 //
 // A submodule is compared by its commit alone; git would run commands with its configuration otherwise.
 const diffFunctions = `
@@ -44,6 +46,12 @@ index_tracked() {
 	indexed ls-files -z -v -c -o --exclude-standard >"$d/names" || exit
 	LC_ALL=C sed -z -n 's/^h //p' "$d/names" >"$d/assumed" || exit
 	[ ! -s "$d/assumed" ] || git update-index -z --no-assume-unchanged --stdin <"$d/assumed" || exit
+	LC_ALL=C sed -z -n -e '/^[?Mm] /!d' -e '/\/$/d' -e 's/^. //' \
+		-e '/^\.[gG][iI][tT]\(\/\|$\)/d' -e '/\/\.[gG][iI][tT]\(\/\|$\)/d' -e p \
+		"$d/names" >"$d/others" || exit
+}
+index_untracked() {
+	LC_ALL=C sed -z "s/^/100644 $empty_blob 0	/" "$d/others" | git update-index -z --add --replace --index-info || exit
 }
 unreadable() {
 	tr '\n\0' '\001\n' | while IFS= read -r f; do
@@ -51,10 +59,7 @@ unreadable() {
 		[ -r "$f" ] || [ -h "$f" ] || [ ! -e "$f" ] || printf '%s\n' "$f"
 	done | tr '\n' '\0'
 }
-index_untracked() {
-	LC_ALL=C sed -z -n -e '/^[?Mm] /!d' -e '/\/$/d' -e 's/^. //' \
-		-e '/^\.[gG][iI][tT]\(\/\|$\)/d' -e '/\/\.[gG][iI][tT]\(\/\|$\)/d' -e p \
-		"$d/names" >"$d/others" || exit
+index_readable() {
 	: >"$d/unreadable"
 	(umask 777 && : >"$d/probe")
 	if [ ! -r "$d/probe" ]; then
@@ -63,7 +68,7 @@ index_untracked() {
 		unreadable <"$d/others" >"$d/unreadable2"
 		cat "$d/unreadable1" "$d/unreadable2" >"$d/unreadable" || exit
 	fi
-	LC_ALL=C sed -z "s/^/100644 $empty_blob 0	/" "$d/others" | git update-index -z --add --replace --index-info || exit
+	index_untracked
 	if [ -s "$d/unreadable" ]; then
 		git update-index -z --assume-unchanged --stdin <"$d/unreadable1" || exit
 		git update-index -z --force-remove --stdin <"$d/unreadable2" || exit
@@ -81,7 +86,7 @@ if [ $found = lost ]; then
 	exit 67
 fi
 index_tracked
-index_untracked
+index_readable
 compare -p --binary || exit
 if [ -s "$d/unreadable" ]; then
 	tr '\0' '\n' <"$d/unreadable" >&2
@@ -98,7 +103,7 @@ index_tracked
 printf '%s\0' "$found"
 git status --porcelain=v1 -z --untracked-files=all --ignore-submodules=dirty || exit
 printf '\0'
-index_untracked
+index_readable
 cat "$d/unreadable" || exit
 printf '\0'
 {
@@ -163,8 +168,9 @@ type Changed struct {
 	// later one that does is there.
 	Diff string
 
-	// Omitted are the raw names of files whose diff did not fit, in order, then of those that cannot be read.
-	Omitted []string
+	// Omitted are the raw names of files whose diff did not fit, in order; Unreadable those of changed
+	// files that cannot be read, which Diff lacks as well.
+	Omitted, Unreadable []string
 
 	// BaseLost: the recorded commit is no longer in the repository, since .git was removed or
 	// replaced. All is compared with the empty tree instead.
@@ -318,10 +324,11 @@ func (p *changesParser) finish() (Changed, error) {
 		return Changed{}, err
 	}
 	return Changed{
-		Status:   p.status.String(),
-		Diff:     p.patch.out.String(),
-		Omitted:  append(p.patch.omitted, p.unreadable...),
-		BaseLost: p.base == "lost",
+		Status:     p.status.String(),
+		Diff:       p.patch.out.String(),
+		Omitted:    p.patch.omitted,
+		Unreadable: p.unreadable,
+		BaseLost:   p.base == "lost",
 	}, nil
 }
 

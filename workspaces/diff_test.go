@@ -261,6 +261,51 @@ func TestChanges_FileKinds(t *testing.T) {
 	require.Empty(t, changed.Omitted)
 }
 
+// withoutPermission takes every permission off files and directories. What root runs, for whom that changes nothing,
+// goes on as the user nobody, who then owns the workspace.
+func withoutPermission(t *testing.T, w *shellWorkspace, names ...string) {
+	t.Helper()
+	if os.Geteuid() == 0 {
+		const nobody = 65534
+		w.uid = nobody
+		dir := filepath.Dir(w.root)
+		for path := dir; path != os.TempDir() && path != "/"; path = filepath.Dir(path) {
+			require.NoError(t, os.Chmod(path, 0o777))
+		}
+		require.NoError(t, filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+			return errors.Join(err, os.Lchown(path, nobody, nobody))
+		}))
+	}
+	for _, name := range names {
+		path := filepath.Join(w.root, name)
+		require.NoError(t, os.Chmod(path, 0))
+		t.Cleanup(func() { require.NoError(t, os.Chmod(path, 0o700)) })
+	}
+}
+
+// proves T9, C43: a file that cannot be read is named; it does not take the others with it.
+func TestChanges_Unreadable(t *testing.T) {
+	w := newCheckedOut(t, "secret", "s\n", "f", "one\n", "shut/x", "x\n", "link", "")
+	w.write(t, "secret", "changed\n", "f", "two\n", "new", "n\n", "newsecret", "n\n", "shutdir/y", "y\n")
+	w.sh(t, `rm link; ln -s newsecret link`)
+	withoutPermission(t, w, "secret", "newsecret", "shut", "shutdir")
+	changed := changes(t, w)
+	require.Contains(t, changed.Status, " M secret\n")
+	require.Contains(t, changed.Status, "?? newsecret\n")
+	require.Contains(t, changed.Diff, "-one\n+two\n")
+	require.Contains(t, changed.Diff, "+++ b/new\n")
+	require.Equal(t, []string{"secret", "newsecret"}, changed.Unreadable)
+	require.Empty(t, changed.Omitted)
+	var b bytes.Buffer
+	err := Diff(t.Context(), w, &b)
+	require.ErrorIs(t, err, fs.ErrPermission)
+	require.ErrorContains(t, err, "newsecret")
+	require.Contains(t, b.String(), "-one\n+two\n")
+	list, err := ListFiles(t.Context(), w, ListOptions{})
+	require.NoError(t, err)
+	require.Subset(t, paths(list), []string{"f", "link", "new", "newsecret", "secret"})
+}
+
 // The status is never cut; the diff is, between files, and says what it lacks.
 func TestChanges_Cut(t *testing.T) {
 	w := newCheckedOut(t)

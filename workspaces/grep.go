@@ -36,6 +36,11 @@ type GrepResult struct {
 	Matches  []GrepMatch
 	More     bool     // there are, or may be, more matches
 	Binaries []string // binary files that match, at most 20
+
+	// Unreadable are files that could not be searched, most often since their mode forbids it, at most
+	// 20; those with control characters in their names may be missing. A directory that cannot be read
+	// hides its untracked files without a word.
+	Unreadable []string
 }
 
 const (
@@ -43,6 +48,9 @@ const (
 	grepMaxLineRunes = 500
 	grepMaxBinaries  = 20
 	grepPatternBytes = 16_384
+
+	grepMaxUnreadable = "20"
+	grepUnreadable    = "unreadable "
 
 	// grepSpareLines is how many lines may go to binary files and to line breaks in
 	// names before matches are missed.
@@ -55,6 +63,8 @@ const (
 // grepScript searches all files of the private index, in the work tree, and prints at most $4 lines of at
 // most $5 bytes each; what follows is not waited for. git grep has no way to tell a bad pattern
 // from another failure, hence the second, which has nothing to search.
+//
+// git grep says which files it cannot read, and goes on: stderr then has their names, after grepUnreadable.
 const grepScript = cleanEnvironment + `base=$1 pattern=$2 ignore_case=$3 lines=$4 bytes=$5 path=$6
 shift 6
 ` + privateGitDir + diffFunctions + selectPaths + `
@@ -62,13 +72,17 @@ search() { git grep -z -n -E $ignore_case --no-color --no-textconv --no-recurse-
 index_tracked
 index_untracked
 {
-	search "$@"
+	search "$@" 2>"$d/errors"
 	echo $? >"$d/exit"
 } | cut -b "1-$bytes" | head -n "$lines"
 read -r code <"$d/exit"
 case $code in
-0 | 1 | 141) exit 0 ;;
+0 | 1 | 141)
+	sed -n "s/^error: [^']*'\(.*\)': [^:']*\$/` + grepUnreadable + `\1/p" "$d/errors" | sort -u | head -n ` + grepMaxUnreadable + ` >&2
+	exit 0
+	;;
 esac
+cat "$d/errors" >&2
 search ':(literal).git' >/dev/null 2>&1
 [ $? != 128 ] || exit 65
 exit "$code"
@@ -77,7 +91,8 @@ exit "$code"
 // Grep searches tracked and untracked files, git-ignored ones skipped, in one Exec. No match is
 // an empty result; a bad pattern is ErrInvalidInput with git's message, a Path that
 // does not exist fs.ErrNotExist. With another error the result holds what was found so far.
-// Files are searched in the order of their names; files that cannot be read are skipped.
+// Files are searched in the order of their names. One that cannot be read is never answered from its
+// committed content: it is in Unreadable.
 func Grep(ctx context.Context, workspace Workspace, options GrepOptions) (GrepResult, error) {
 	switch pattern := options.Pattern; {
 	case pattern == "":
@@ -114,6 +129,11 @@ func Grep(ctx context.Context, workspace Workspace, options GrepOptions) (GrepRe
 		return GrepResult{}, fmt.Errorf("%w: bad pattern: %s", ErrInvalidInput, scriptStderr(result))
 	case result.ExitCode != 0:
 		return found, scriptFailure("grep", result)
+	}
+	for line := range strings.Lines(result.Stderr) {
+		if name, ok := strings.CutPrefix(line, grepUnreadable); ok {
+			found.Unreadable = append(found.Unreadable, strings.TrimSuffix(name, "\n"))
+		}
 	}
 	return found, nil
 }

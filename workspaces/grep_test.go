@@ -120,6 +120,23 @@ func TestGrep_T9_Max(t *testing.T) {
 	require.True(t, found.More)
 }
 
+// proves T9: what the user cannot read is not shown from the last commit or the index either; it is named.
+func TestGrep_T9_Unreadable(t *testing.T) {
+	w := newCheckedOut(t, "secret", "hit committed\n", "staged", "s\n", "same", "hit same\n", "shut/x", "hit below\n", "it's: 'odd'", "hit odd\n", "new\nline", "hit line\n", "f", "hit\n", "assumed", "hit assumed\n")
+	w.write(t, "secret", "hit changed\n", "staged", "hit staged\n", "newsecret", "hit new\n", "new", "hit\n")
+	w.sh(t, `git add staged; git update-index --assume-unchanged assumed; ln -s secret link`)
+	withoutPermission(t, w, "secret", "staged", "same", "shut", "it's: 'odd'", "new\nline", "newsecret", "assumed")
+
+	found := grep(t, w, GrepOptions{Pattern: "hit"})
+	require.Equal(t, []GrepMatch{{Path: "f", Line: 1, Text: "hit"}, {Path: "new", Line: 1, Text: "hit"}}, found.Matches)
+	require.Equal(t, []string{"assumed", "it's: 'odd'", "newsecret", "same", "secret", "shut/x", "staged"}, found.Unreadable)
+	require.False(t, found.More)
+	require.Equal(t, GrepResult{Matches: []GrepMatch{{Path: "new", Line: 1, Text: "hit"}}}, grep(t, w, GrepOptions{Pattern: "hit", Path: "new"}), "others are not looked at")
+	require.Equal(t, GrepResult{Unreadable: []string{"secret"}}, grep(t, w, GrepOptions{Pattern: "hit", Path: "secret"}))
+	_, err := Grep(t.Context(), w, GrepOptions{Pattern: "("})
+	require.ErrorIs(t, err, ErrInvalidInput)
+}
+
 func TestGrep_Cancelled(t *testing.T) {
 	w := newCheckedOut(t, "f", "hit\n")
 	ctx, cancel := context.WithCancel(t.Context())

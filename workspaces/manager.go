@@ -75,10 +75,10 @@ func NewManager(provider Provider, options Options) (*Manager, error) {
 	m.finder, _ = As[Finder](provider)
 	m.collector, _ = As[Collector](provider)
 	if options.HostFetch != nil {
-		m.fetcher, err = newHostFetcher(*options.HostFetch)
+		m.fetcher, err = newHostFetcher(*options.HostFetch, m.sharesHost(), m.failed)
 	} else if !m.sharesHost() && options.AllowFileRepositories {
 		// A container cannot see the host's files: they are always fetched on the host.
-		m.fetcher, err = newHostFetcher(HostFetch{})
+		m.fetcher, err = newHostFetcher(HostFetch{}, false, m.failed)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrInvalidConfig, err)

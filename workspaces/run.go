@@ -362,7 +362,7 @@ func (m *Manager) checkout(ctx context.Context, g *guard, repository, ref string
 }
 
 func (m *Manager) checkoutFromHost(ctx context.Context, v *view, runID, repository, ref string) (commit string, err error) {
-	fetched, err := m.fetcher.fetch(ctx, runID, repository, ref, m.sharesHost())
+	fetched, err := m.fetcher.fetch(ctx, runID, repository, ref)
 	if err != nil {
 		return "", err
 	}
@@ -370,11 +370,10 @@ func (m *Manager) checkoutFromHost(ctx context.Context, v *view, runID, reposito
 	if err := initRepository(ctx, v); err != nil {
 		return "", err
 	}
-	if fetched.Commit == "" {
-		return "", nil
-	}
-	if err := m.fetcher.inject(ctx, v, fetched); err != nil {
-		return "", err
+	if fetched.Commit != "" {
+		if err := m.fetcher.inject(ctx, v, fetched); err != nil {
+			return "", err
+		}
 	}
 	return fetched.Commit, checkoutFetched(ctx, v, repository, ref, fetched.Commit, fetched.Branch)
 }
