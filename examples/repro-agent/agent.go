@@ -33,7 +33,10 @@ const instruction = `You reproduce and fix reported bugs. Work in this order and
 8. Answer in a few sentences: the cause, the fix, and what the test printed before and after.
 If you cannot reproduce the bug, say so, and say what you tried.`
 
-// newModel returns the model and what it is called.
+// A modelMaker returns a model and what it is called.
+type modelMaker func(ctx context.Context, c config) (model.ToolCallingChatModel, string, error)
+
+// newModel makes the model that the environment names, or the scripted one.
 func newModel(ctx context.Context, c config) (model.ToolCallingChatModel, string, error) {
 	if c.apiKey == "" {
 		return newScriptedModel(c.repository), "scripted (no OPENAI_API_KEY): it plays one session, on what the tools really return", nil
@@ -110,7 +113,8 @@ func reproduce(ctx context.Context, c config, s setup, out io.Writer) (err error
 	}
 	runner := adk.NewRunner(ctx, adk.RunnerConfig{Agent: agent, EnableStreaming: c.stream})
 	query := fmt.Sprintf("Repository: %s\nRef: %s\n\nBug report:\n%s", c.repository, orHead(c.ref), c.report)
-	answer, err := print.events(hook.Events(ctx, runner.Query(ctx, query, adk.WithCallbacks(handlers...))))
+	ctx = lifecycle.WithRunID(ctx, "")
+	answer, err := print.events(lifecycle.Events(ctx, runner.Query(ctx, query, adk.WithCallbacks(handlers...))))
 	if err != nil {
 		return err
 	}
@@ -137,7 +141,7 @@ func (p *printer) line(format string, args ...any) {
 	fmt.Fprintf(p.out, format+"\n", args...)
 }
 
-// events prints what the model says and returns its last words.
+// events reads a run to its end and returns the model's last words.
 func (p *printer) events(events *adk.AsyncIterator[*adk.AgentEvent]) (answer string, err error) {
 	for {
 		event, ok := events.Next()
@@ -160,17 +164,20 @@ func (p *printer) events(events *adk.AsyncIterator[*adk.AgentEvent]) (answer str
 			continue
 		}
 		answer = message.Content
-		if answer != "" && len(message.ToolCalls) > 0 {
-			p.line("\n%s", answer)
-		}
 	}
 }
 
 type startedKey struct{}
 
-// handler prints the tools: the call when it starts; the first lines of the result and the time when it ends.
+// handler prints what the model says before it calls tools, and the tools: the call when it starts; the first lines of
+// the result and the time when it ends.
 func (p *printer) handler() callbacks.Handler {
-	return toolCallbacks(
+	return stepCallbacks(
+		func(message *schema.Message) {
+			if message.Content != "" && len(message.ToolCalls) > 0 {
+				p.line("\n%s", message.Content)
+			}
+		},
 		func(ctx context.Context, name, arguments string) context.Context {
 			p.line("  > %s %s", name, shorten(arguments, 160))
 			return context.WithValue(ctx, startedKey{}, time.Now())

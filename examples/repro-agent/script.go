@@ -162,7 +162,7 @@ func (m *scriptedModel) verify([]string) (*schema.Message, error) {
 }
 
 func (m *scriptedModel) diff(results []string) (*schema.Message, error) {
-	if !strings.Contains(results[0], "all tests passed") || !strings.Contains(results[0], "[exit code 0") {
+	if !strings.Contains(results[0], "all tests passed") || !strings.Contains(results[0], "exit code 0]") {
 		return nil, unexpected(tools.Bash, "all tests passing after the fix", results[0])
 	}
 	return say("They pass. I look at what I changed.", tools.GitDiff, arguments{}), nil

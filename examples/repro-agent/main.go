@@ -33,7 +33,7 @@ func main() {
 	// The first Ctrl-C cancels the run and disposes its workspaces; a second one ends the process at once.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
-	if err := run(ctx, config, os.Stdout); err != nil {
+	if err := run(ctx, config, newModel, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "repro-agent:", err)
 		os.Exit(1)
 	}
@@ -96,7 +96,7 @@ func parse(args []string, output io.Writer) (config, error) {
 }
 
 // run is one run of the agent, from a temporary directory for what it needs on this host to its removal.
-func run(ctx context.Context, c config, out io.Writer) (err error) {
+func run(ctx context.Context, c config, newModel modelMaker, out io.Writer) (err error) {
 	scratch, err := os.MkdirTemp("", "repro-agent-")
 	if err != nil {
 		return err
