@@ -5,7 +5,6 @@ import (
 	_ "embed"
 	"fmt"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/cloudwego/eino/components/tool"
@@ -127,65 +126,12 @@ func ending(result workspaces.Result, timeout time.Duration, root string, out *o
 		notes = append(notes, fmt.Sprintf("[timed out %s; it was stopped with everything it had started. Give a longer timeout_seconds (at most %d), or run it in the background: COMMAND > out.txt 2>&1 &]",
 			after, int(workspaces.ExecTimeoutMax.Seconds())))
 	}
-	shell, complaint := shellFound(result.Stderr)
+	shell := out.shell
 	if shell == "" {
 		shell = "shell"
 		if !result.TimedOut {
-			notes = append(notes, ErrorPrefix+"no shell ran the command. "+clip(sentence(showRoot(complaint, root))))
+			notes = append(notes, ErrorPrefix+"no shell ran the command. "+clip(sentence(showRoot(result.Stderr, root))))
 		}
 	}
 	return strings.Join(append(notes, fmt.Sprintf("[%s: exit code %d]", shell, result.ExitCode)), "\n")
-}
-
-// An output keeps what the command writes, as the model sees it. It is what the command's
-// output is written to.
-type output struct {
-	workspaces.Output
-
-	mu     sync.Mutex
-	root   rootWriter
-	closed bool
-	grown  chan struct{} // holds a token when Head may have grown
-}
-
-func newOutput(root string) *output {
-	o := &output{grown: make(chan struct{}, 1)}
-	o.root = rootWriter{to: &o.Output, root: root}
-	return o
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.closed {
-		return len(p), nil
-	}
-	// Head ends within that many bytes, so more of them need nobody's attention.
-	early := o.Bytes() <= workspaces.OutputHeadBytes
-	n, err := o.root.Write(p)
-	if early {
-		select {
-		case o.grown <- struct{}{}:
-		default:
-		}
-	}
-	return n, err
-}
-
-// close ends the output: what comes late is dropped.
-func (o *output) close() {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if !o.closed {
-		o.closed = true
-		_ = o.root.flush() // an Output does not fail
-	}
-}
-
-// below is text on a line of its own below the output.
-func (o *output) below(text string) string {
-	if s := o.String(); s != "" && !strings.HasSuffix(s, "\n") {
-		return "\n" + text
-	}
-	return text
 }

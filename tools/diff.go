@@ -22,24 +22,26 @@ func gitDiff(ctx context.Context, r room, _ diffArguments) (string, error) {
 		return "", err
 	}
 	status, diff := strings.TrimRight(changed.Status, "\n"), strings.TrimSuffix(changed.Diff, "\n")
-	if status == "" && diff == "" && len(changed.Omitted) == 0 {
+	if status == "" && diff == "" {
 		return "No changes.", nil
 	}
-	parts := []string{"Status:\n" + status}
+	var parts []string
+	if changed.BaseLost {
+		parts = append(parts, "[the commit that this workspace started from is no longer in its repository: everything counts as new]")
+	}
+	parts = append(parts, "Status:\n"+status)
 	if diff != "" {
 		parts = append(parts, "Diff:\n"+diff)
 	}
 	if len(changed.Omitted) > 0 {
-		parts = append(parts, fmt.Sprintf("[the diff of %d files is left out, it is too long: %s. See a file with read_file, or bash: git diff %s -- FILE]",
-			len(changed.Omitted), strings.Join(changed.Omitted, ", "), base(r)))
+		see := "read_file"
+		if !changed.BaseLost && r.Info().Commit != "" {
+			see += ", or what was there before with bash: git diff " + workspaces.BaseRef + " -- FILE"
+		}
+		parts = append(parts, fmt.Sprintf("[too long, so that the diff of these is left out: %s. See one with %s]", strings.Join(changed.Omitted, ", "), see))
+	}
+	if len(changed.Unreadable) > 0 {
+		parts = append(parts, fmt.Sprintf("[not readable, so that the diff of these is left out: %s]", strings.Join(changed.Unreadable, ", ")))
 	}
 	return strings.Join(parts, "\n\n"), nil
-}
-
-// base is how a git command names what the run started from.
-func base(r room) string {
-	if r.Info().Commit == "" {
-		return "HEAD"
-	}
-	return workspaces.BaseRef
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	_ "embed"
 	"fmt"
+	"regexp"
 	"strings"
 
 	"github.com/carrel-dev/carrel/workspaces"
@@ -16,6 +17,12 @@ const (
 	grepMaxMatches   = 300
 	grepMaxLineRunes = 500
 )
+
+// ignoredHint is for a model that looks where nothing is looked for.
+const ignoredHint = "[git-ignored files are left out; see them with ls and grep in bash]\n"
+
+// perlClass finds what models write for a digit, which git takes for the letter.
+var perlClass = regexp.MustCompile(`(^|[^\\])(\\\\)*\\[dD]`)
 
 type grepArguments struct {
 	Pattern    string `json:"pattern" jsonschema:"minLength=1,maxLength=4096" jsonschema_description:"POSIX extended regular expression, matched line by line."`
@@ -52,7 +59,16 @@ func grep(ctx context.Context, r room, a grepArguments) (string, error) {
 		fmt.Fprintf(&b, "[the first %d matches; there are more: narrow it with path, glob or a longer pattern]\n", len(found.Matches))
 	}
 	if b.Len() == 0 {
-		return "No matches.", nil
+		b.WriteString("No matches.\n")
+		if a.Path != "" {
+			b.WriteString(ignoredHint)
+		}
+		if perlClass.MatchString(a.Pattern) {
+			b.WriteString("[in a POSIX extended regular expression \\d is no digit: write [0-9], or [^0-9] for \\D]\n")
+		}
+	}
+	if len(found.Unreadable) > 0 {
+		fmt.Fprintf(&b, "[not readable, so not searched: %s]\n", strings.Join(found.Unreadable, ", "))
 	}
 	return strings.TrimSuffix(b.String(), "\n"), nil
 }

@@ -27,7 +27,7 @@ func listFiles(ctx context.Context, r room, a listArguments) (string, error) {
 	}
 	if len(list.Entries) == 0 {
 		if a.Path != "" || a.Glob != "" {
-			return "No files match.", nil
+			return strings.TrimSuffix("No files match.\n"+ignoredHint, "\n"), nil
 		}
 		return "No files.", nil
 	}

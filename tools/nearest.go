@@ -18,9 +18,11 @@ func notFound(t text, oldString, newString string) error {
 	if old != oldString && bytes.Contains(t.body, []byte(old)) {
 		said += " It has CRLF line endings where the file has LF."
 	}
+	done := false
 	// After a crash a step may be done again, on the files that its first time left.
 	if again := strings.ReplaceAll(newString, "\r\n", "\n"); strings.TrimSpace(again) != "" {
 		if i := bytes.Index(t.body, []byte(again)); i >= 0 {
+			done = true
 			said += fmt.Sprintf(" But new_string is there already, at line %d: this edit may have been applied before.", t.lineOf(i))
 		}
 	}
@@ -30,6 +32,8 @@ func notFound(t text, oldString, newString string) error {
 	switch {
 	case len(t.body) == 0:
 		return refuse("%s The file is empty", said)
+	case first < 0 && done:
+		return refuse("%s Look with read_file", said)
 	case first < 0:
 		return refuse("%s There is nothing like it either. Look with read_file", said)
 	case same:

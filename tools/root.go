@@ -8,12 +8,13 @@ import (
 	"github.com/carrel-dev/carrel/workspaces"
 )
 
-// A rootWriter replaces the real directory of a workspace by /workspace in what is written
-// through it, across chunks. It holds back what may be the beginning of that directory until
+// A rootWriter replaces a path, the real directory of a workspace, by another name, /workspace, in what is
+// written through it, across chunks. It holds back what may be the beginning of the path until
 // more comes; flush writes the rest. It is for one goroutine at a time.
 type rootWriter struct {
 	to   io.Writer
 	root string // empty: nothing is replaced
+	as   string
 	held []byte
 }
 
@@ -37,7 +38,7 @@ func (w *rootWriter) Write(p []byte) (int, error) {
 		if nameByte(rest[len(w.root)]) {
 			out = append(out, w.root...) // a neighbour whose name begins alike
 		} else {
-			out = append(out, workspaces.Root...)
+			out = append(out, w.as...)
 		}
 		rest = rest[len(w.root):]
 	}
@@ -54,7 +55,7 @@ func (w *rootWriter) flush() error {
 	held := w.held
 	w.held = nil
 	if w.root != "" && string(held) == w.root {
-		held = []byte(workspaces.Root)
+		held = []byte(w.as)
 	}
 	_, err := w.to.Write(held)
 	return err
@@ -78,7 +79,7 @@ func nameByte(c byte) bool {
 // showRoot replaces the real directory in a whole text.
 func showRoot(text, root string) string {
 	var b strings.Builder
-	w := rootWriter{to: &b, root: root}
+	w := rootWriter{to: &b, root: root, as: workspaces.Root}
 	_, _ = w.Write([]byte(text)) // a strings.Builder does not fail
 	_ = w.flush()
 	return b.String()

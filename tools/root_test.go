@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/carrel-dev/carrel/workspaces"
 )
 
 // proves T2: the real directory is replaced, across chunk borders too.
@@ -27,7 +29,7 @@ func TestRootWriterT2(t *testing.T) {
 	} {
 		for size := 1; size <= len(in)+1; size++ {
 			var out bytes.Buffer
-			w := rootWriter{to: &out, root: root}
+			w := rootWriter{to: &out, root: root, as: workspaces.Root}
 			for rest := []byte(in); len(rest) > 0; {
 				n := min(size, len(rest))
 				_, err := w.Write(rest[:n])
@@ -50,7 +52,7 @@ func FuzzRootWriter(f *testing.F) {
 		}
 		whole := showRoot(in, root)
 		var out strings.Builder
-		w := rootWriter{to: &out, root: root}
+		w := rootWriter{to: &out, root: root, as: workspaces.Root}
 		for rest := in; rest != ""; {
 			n := min(size, len(rest))
 			_, _ = w.Write([]byte(rest[:n]))

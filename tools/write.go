@@ -21,6 +21,9 @@ type writeArguments struct {
 
 func writeFile(ctx context.Context, r room, a writeArguments) (string, error) {
 	path := r.path(a.Path)
+	if strings.HasSuffix(path, "/") {
+		return "", refuse("%s names a directory. Give the path of a file; missing directories are created", quote(path))
+	}
 	at, err := workspaces.CleanPath(path)
 	if err != nil {
 		return "", err
