@@ -426,7 +426,7 @@ func (g *guard) remove(ctx context.Context) (err error) {
 		if err != nil {
 			err = &OpError{Op: "dispose", Workspace: g.id(), Err: err}
 		}
-		seen.end(OperationOutcome{Err: err, Duration: time.Since(began), Live: g.manager.Live()})
+		g.manager.endCounted(seen, OperationOutcome{Err: err, Duration: time.Since(began)})
 	}()
 	ctx, cancel := context.WithTimeout(seen.ctx, disposeTimeout)
 	defer cancel()
@@ -451,4 +451,12 @@ func (o observed) end(outcome OperationOutcome) {
 	if o.observer != nil {
 		o.observer.End(o.ctx, o.operation, outcome)
 	}
+}
+
+// endCounted ends an operation with the number of workspaces there are after it.
+func (m *Manager) endCounted(o observed, outcome OperationOutcome) {
+	m.counting.Lock()
+	defer m.counting.Unlock()
+	outcome.Live = m.Live()
+	o.end(outcome)
 }

@@ -23,6 +23,8 @@ type Manager struct {
 	fetcher   *hostFetcher
 	tasks     tasks
 
+	counting sync.Mutex // held while the observer is told of Live, so that it learns the newest number last
+
 	mu        sync.Mutex
 	closed    bool
 	runs      map[string]*runState
@@ -242,7 +244,7 @@ func (m *Manager) Collect(ctx context.Context) (removed int, err error) {
 	began := time.Now()
 	seen := m.observe(ctx, Operation{Kind: OperationCollect, Provider: m.provider.Name()})
 	defer func() {
-		seen.end(OperationOutcome{Err: err, Duration: time.Since(began), Collected: removed, Live: m.Live()})
+		m.endCounted(seen, OperationOutcome{Err: err, Duration: time.Since(began), Collected: removed})
 	}()
 	ctx = seen.ctx
 	var failures []error

@@ -7,8 +7,8 @@ import (
 
 // An Observer is told of everything the manager does: the one seam for
 // telemetry. Every Start is followed by exactly one End with the context that Start
-// returned, on every path. Both are called from many goroutines at once, must not block and must not
-// change what they are given.
+// returned, on every path. Both are called from many goroutines at once, must not block, call the
+// manager or change what they are given.
 type Observer interface {
 	// Start returns the context in which the operation runs.
 	Start(ctx context.Context, operation Operation) context.Context

@@ -67,6 +67,9 @@ func (r *Run) Acquire(ctx context.Context, options AcquireOptions) (Acquired, er
 	if err := m.find(inside, r.state); err != nil {
 		return Acquired{}, r.why(ctx, inside, err)
 	}
+	if err := inside.Err(); err != nil {
+		return Acquired{}, r.why(ctx, inside, err)
+	}
 	h, reused, err := m.hold(ctx, r, options)
 	if err != nil {
 		return Acquired{}, err
@@ -207,7 +210,7 @@ func (m *Manager) letGo(state *runState, h *held) {
 		return
 	default:
 	}
-	if h.waiters == 0 {
+	if h.waiters == 0 && h.guard == nil {
 		h.abort(context.Canceled)
 		m.abandonLocked(state, h)
 	}
@@ -290,8 +293,8 @@ func (m *Manager) create(ctx context.Context, state *runState, h *held, options 
 			err = &OpError{Op: "create", Err: err}
 		}
 	}
-	outcome.Err, outcome.Live = err, m.Live()
-	seen.end(outcome)
+	outcome.Err = err
+	m.endCounted(seen, outcome)
 
 	m.mu.Lock()
 	defer m.mu.Unlock()

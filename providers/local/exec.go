@@ -167,10 +167,17 @@ func (w *Workspace) start(c workspaces.Command) (*job, refusal, error) {
 		// A session has no terminal, so that nothing can ask a person there.
 		Sys: &syscall.SysProcAttr{Setsid: true},
 	}
+	// Until it has its own program, a child looks like one that has shed all that it is known by.
+	w.mu.Lock()
+	w.starting++
+	w.mu.Unlock()
 	process, refused, err := execute(c.Args, dir, lookupEnv(env, "PATH"), func(program string, args []string) (*os.Process, error) {
 		return os.StartProcess(program, args, attributes)
 	})
 	if process == nil {
+		w.mu.Lock()
+		w.starting--
+		w.mu.Unlock()
 		closeAll(opened)
 		if _, missing := os.Stat(dir); missing != nil {
 			return nil, refusal{}, w.orGone(missing)
@@ -182,6 +189,7 @@ func (w *Workspace) start(c workspaces.Command) (*job, refusal, error) {
 	j.process, j.pid = process, process.Pid
 	j.outputs = [2]*output{newOutput(outOurs, c.Stdout), newOutput(errOurs, c.Stderr)}
 	w.mu.Lock()
+	w.starting--
 	w.started++
 	j.number = w.started
 	w.running[j] = struct{}{}

@@ -66,7 +66,7 @@ func New(options Options) (*Provider, error) {
 		signals:   newDropped(),
 	}
 	if err := workspaces.CheckEnv(options.Env); err != nil {
-		return nil, fmt.Errorf("%w: %v", workspaces.ErrInvalidConfig, err)
+		return nil, fmt.Errorf("%w: %w", workspaces.ErrInvalidConfig, err)
 	}
 	if err := enforceable(options.Limits); err != nil {
 		return nil, fmt.Errorf("%w: %w", workspaces.ErrInvalidConfig, err)

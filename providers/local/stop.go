@@ -118,8 +118,8 @@ func (w *Workspace) shed(j *job, t table) func(process) bool {
 func (w *Workspace) alone(j *job, t table) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.started != j.number {
-		return false // a later one was started
+	if w.starting > 0 || w.started != j.number {
+		return false // a later one is being, or was, started
 	}
 	for other := range w.running {
 		if other != j {

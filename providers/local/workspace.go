@@ -39,7 +39,8 @@ type Workspace struct {
 
 	mu       sync.Mutex
 	disposal *disposal
-	started  int // how many commands were
+	starting int // how many commands are about to be started
+	started  int // how many were
 	running  map[*job]struct{}
 	left     []*job // ended, and may have left processes behind
 	outputs  map[*output]struct{}
