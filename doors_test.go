@@ -156,10 +156,13 @@ func TestForbiddenImportIsFound(t *testing.T) {
 	here, err := os.Getwd()
 	require.NoError(t, err)
 	for room, forbidden := range map[string]string{
-		"workspaces":      "github.com/cloudwego/eino/schema",
-		"tools":           module + "lifecycle",
-		"telemetry":       "go.opentelemetry.io/otel/sdk/trace",
-		"providers/local": "github.com/stretchr/testify/assert",
+		"workspaces":          "github.com/cloudwego/eino/schema",
+		"tools":               module + "lifecycle",
+		"lifecycle":           module + "tools",
+		"telemetry":           "go.opentelemetry.io/otel/sdk/trace",
+		"telemetry/einotrace": module + "providers/local",
+		"providers/local":     "github.com/stretchr/testify/assert",
+		"contracttest":        module + "providers/local",
 	} {
 		t.Run(strings.ReplaceAll(room, "/", "-"), func(t *testing.T) {
 			evil := filepath.Join(t.TempDir(), "evil.go")

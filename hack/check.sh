@@ -10,11 +10,12 @@ if [ -n "$unformatted" ]; then
   exit 1
 fi
 go vet ./...
-GOOS=darwin go vet ./workspaces ./providers/local
+GOOS=darwin go vet ./workspaces ./providers/local ./contracttest
 go mod tidy -diff
 for module in hack/*/; do
   [ -f "$module/go.mod" ] || continue
   go -C "$module" mod tidy -diff
 done
 go test -count=1 .
+make --no-print-directory lint
 echo "check: clean"

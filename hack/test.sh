@@ -12,4 +12,4 @@ trap 'rm -rf "$report"' EXIT
 go -C hack/testreport build -o "$report/testreport" .
 # -timeout is a watchdog for a hang, not a measure.
 { go test -race -count=1 -timeout 40m -json ./... 2>&1 || true; } |
-  "$report/testreport" -module github.com/carrel-dev/carrel -require "${CARREL_REQUIRE:-}"
+  "$report/testreport" -module github.com/carrel-dev/carrel -rules docs/rules.md -require "${CARREL_REQUIRE:-}"

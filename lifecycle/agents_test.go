@@ -79,7 +79,7 @@ type forgiving struct{ tool.InvokableTool }
 func (f forgiving) InvokableRun(ctx context.Context, arguments string, options ...tool.Option) (string, error) {
 	result, err := f.InvokableTool.InvokableRun(ctx, arguments, options...)
 	if err != nil {
-		return "it failed: " + err.Error(), nil
+		return "it failed: " + err.Error(), nil //nolint:nilerr // what it is for
 	}
 	return result, nil
 }

@@ -53,10 +53,10 @@ const countMax = 1000
 // oldString and newString have in common at both ends is not touched, and new lines end as those
 // they replace or follow.
 func applyEdit(raw []byte, oldString, newString string, all bool) ([]byte, []int, error) {
-	switch {
-	case oldString == "":
+	switch oldString {
+	case "":
 		return nil, nil, refuse("old_string is empty. Use write_file to create a file or to replace all of it")
-	case oldString == newString:
+	case newString:
 		return nil, nil, refuse("old_string and new_string are the same; nothing was changed")
 	}
 	t := newText(raw)

@@ -115,7 +115,8 @@ func (l *located) Unwrap() error { return l.error }
 
 // unlocated is err as it came from below.
 func unlocated(err error) error {
-	if in, ok := err.(*located); ok {
+	var in *located
+	if errors.As(err, &in) {
 		return in.error
 	}
 	return err

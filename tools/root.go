@@ -3,6 +3,7 @@ package tools
 import (
 	"bytes"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/carrel-dev/carrel/workspaces"
@@ -22,7 +23,7 @@ func (w *rootWriter) Write(p []byte) (int, error) {
 	if w.root == "" {
 		return w.to.Write(p)
 	}
-	rest := append(w.held, p...)
+	rest := slices.Concat(w.held, p)
 	out := make([]byte, 0, len(rest))
 	for {
 		i := bytes.Index(rest, []byte(w.root))

@@ -24,7 +24,7 @@ func infoOf(t *testing.T, tl tool.BaseTool) (name, text string, schema []byte) {
 	t.Helper()
 	info, err := tl.Info(context.Background())
 	require.NoError(t, err)
-	s, err := info.ParamsOneOf.ToJSONSchema()
+	s, err := info.ToJSONSchema()
 	require.NoError(t, err)
 	schema, err = json.Marshal(s)
 	require.NoError(t, err)

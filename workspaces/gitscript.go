@@ -203,8 +203,8 @@ func (s *recordSplitter) next(p []byte) (record, rest []byte, complete bool, err
 	}
 	for i, c := range p {
 		if c == 0 {
-			record = append(s.record, p[:i]...)
-			s.record = s.record[:0]
+			s.record = append(s.record, p[:i]...)
+			record, s.record = s.record, s.record[:0]
 			return record, p[i+1:], true, checkRecord(len(record))
 		}
 	}

@@ -216,7 +216,7 @@ func (w linkedWorkspace) WriteFileAt(ctx context.Context, path, at string, data 
 	if real := w.resolve(path); real != at {
 		return &MovedError{At: real}
 	}
-	return w.fakeWorkspace.WriteFile(ctx, at, data)
+	return w.WriteFile(ctx, at, data)
 }
 
 type linkedProvider struct{ *fakeProvider }

@@ -2,14 +2,18 @@ package workspaces
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log"
 	"net/http"
 	"net/http/cgi"
 	"net/http/httptest"
 	"net/netip"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,6 +21,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -254,4 +259,210 @@ git config remote.origin.fetch`
 			})
 		}
 	}
+}
+
+// proves C5: the credential is in no command, file, error or report of a workspace, whether the fetch succeeds or
+// not, even where the server repeats it.
+func TestHostFetch_C5_CredentialStaysOut(t *testing.T) {
+	const secret = "s3cr3t-of-the-run/+="
+	s := newGitServer(t)
+	password := secret
+	s.password.Store(&password)
+	options := s.host(t)
+	options.Credential = func(context.Context, string, string) (Credential, error) {
+		return Credential{Username: "x-token", Password: secret}, nil
+	}
+	p, seen := &shellProvider{t: t}, &recordingObserver{}
+	m := hostManager(t, s, p, Options{HostFetch: &options, Observer: seen})
+	w, err := checkoutOf(t, m, "right", s.url, "trunk")
+	require.NoError(t, err)
+	require.Equal(t, s.c3, w.info.Commit)
+
+	changed := "another password"
+	s.password.Store(&changed)
+	_, refused := checkoutOf(t, m, "wrong", s.url, "trunk")
+	require.ErrorContains(t, refused, "Authentication failed")
+
+	told := fmt.Sprintf("%+v\n", refused)
+	for _, command := range p.args {
+		told += fmt.Sprintf("%q %q\n", command.Args, command.Env)
+	}
+	for _, outcome := range seen.outcomes {
+		told += fmt.Sprintf("%+v\n", outcome)
+	}
+	require.NoError(t, filepath.WalkDir(w.root, func(path string, file fs.DirEntry, err error) error {
+		if err == nil && file.Type().IsRegular() {
+			content, err := os.ReadFile(path)
+			told += string(content)
+			return err
+		}
+		return err
+	}))
+	told += w.sh(t, "git config --list; env; git cat-file --batch-all-objects --batch")
+	require.Contains(t, told, s.url, "what is searched is what was told")
+	for _, shape := range []string{secret, base64.StdEncoding.EncodeToString([]byte("x-token:" + secret)), url.QueryEscape(secret)} {
+		require.NotContains(t, told, shape)
+	}
+}
+
+// proves C5: on a provider whose commands run as our own user, a credential is refused unless it is asked for.
+func TestHostFetch_C5_SharedHost(t *testing.T) {
+	options := HostFetch{CacheDir: t.TempDir(), Credential: func(context.Context, string, string) (Credential, error) { return Credential{}, nil }}
+	allow := func(context.Context, string, string) error { return nil }
+	_, err := NewManager(&shellProvider{t: t, shares: true}, Options{HostFetch: &options, AllowRepo: allow})
+	require.ErrorContains(t, err, "CredentialOnSharedHost")
+	options.CredentialOnSharedHost = true
+	_, err = NewManager(&shellProvider{t: t, shares: true}, Options{HostFetch: &options, AllowRepo: allow})
+	require.NoError(t, err)
+}
+
+// proves C6: a name asks the remote each time and gets what is new; a full commit id of a public repository asks it once.
+func TestHostFetch_C6_Names(t *testing.T) {
+	s := newGitServer(t)
+	f := s.fetcher(t, s.host(t))
+	for _, ref := range []string{"trunk", "", "v1"} {
+		_, err := s.fetch(t, f, "a", ref)
+		require.NoError(t, err)
+		s.requested()
+		_, err = s.fetch(t, f, "b", ref)
+		require.NoError(t, err)
+		require.NotEmpty(t, s.requested(), "%q was answered without the remote", ref)
+	}
+	newer := s.commit(t, "newer\n")
+	got, err := s.fetch(t, f, "a", "trunk")
+	require.NoError(t, err)
+	require.Equal(t, newer, got.Commit)
+
+	_, err = s.fetch(t, f, "a", s.c2)
+	require.NoError(t, err)
+	s.requested()
+	got, err = s.fetch(t, f, "b", strings.ToUpper(s.c2))
+	require.NoError(t, err)
+	require.Equal(t, s.c2, got.Commit)
+	require.Empty(t, s.requested(), "a commit that is there needs no remote")
+}
+
+// proves C6: what one scope has fetched with its credential, another does not get from the cache, nor the same one once
+// its credential opens nothing more.
+func TestHostFetch_C6_Scopes(t *testing.T) {
+	s := newGitServer(t)
+	password := "of a"
+	s.password.Store(&password)
+	given := map[string]Credential{
+		"a":         {Username: "u", Password: "of a", Scope: "a"},
+		"same":      {Username: "u", Password: "of a", Scope: "a"},
+		"b":         {Username: "u", Password: "of b", Scope: "b"},
+		"unscoped":  {Username: "u", Password: "of b"},
+		"anonymous": {},
+	}
+	options := s.host(t)
+	options.Credential = func(_ context.Context, runID, _ string) (Credential, error) { return given[runID], nil }
+	f := s.fetcher(t, options)
+	for _, ref := range []string{s.c2, "trunk"} {
+		for _, allowed := range []string{"a", "same"} {
+			_, err := s.fetch(t, f, allowed, ref)
+			require.NoError(t, err, allowed)
+		}
+		for _, refused := range []string{"b", "unscoped", "anonymous"} {
+			_, err := s.fetch(t, f, refused, ref)
+			require.Error(t, err, "run %s and %s", refused, ref)
+		}
+	}
+	revoked := "new"
+	s.password.Store(&revoked)
+	for _, ref := range []string{s.c2, "trunk"} {
+		_, err := s.fetch(t, f, "a", ref)
+		require.Error(t, err, "%s is shown by a credential that opens nothing", ref)
+	}
+}
+
+// proves C7: without somebody who allows repositories nothing is fetched on the host, and what is not allowed is not
+// asked for.
+func TestHostFetch_C7_AllowRepo(t *testing.T) {
+	s := newGitServer(t)
+	options := s.host(t)
+	_, err := NewManager(&shellProvider{t: t}, Options{HostFetch: &options})
+	require.ErrorContains(t, err, "AllowRepo")
+	m := hostManager(t, s, &shellProvider{t: t}, Options{HostFetch: &options, AllowRepo: func(context.Context, string, string) error { return errors.New("not this one") }})
+	_, err = checkoutOf(t, m, "r", s.url, "")
+	require.ErrorContains(t, err, "not this one")
+	require.Zero(t, s.lookups.Load())
+	require.Empty(t, s.requested())
+}
+
+// proves C7: loopback, link-local and private addresses are refused before anything is sent, whether the URL names them or
+// a name leads to them, and the error does not say which it was.
+func TestHostFetch_C7_Addresses(t *testing.T) {
+	s := newGitServer(t)
+	options := s.host(t)
+	options.AllowAddress = nil
+	f := s.fetcher(t, options)
+	_, err := s.fetch(t, f, "r", "trunk")
+	require.ErrorIs(t, err, ErrInvalidInput)
+	require.NotContains(t, err.Error(), "127.0.0.1")
+	port := s.server.URL[strings.LastIndex(s.server.URL, ":")+1:]
+	for _, host := range []string{"127.0.0.1", "[::1]", "[::ffff:127.0.0.1]", "10.1.2.3", "169.254.169.254", "192.168.0.1", "172.16.0.1", "100.64.0.1", "[fe80::1]", "[fd00::1]", "[64:ff9b::7f00:1]", "0.0.0.0"} {
+		_, err := f.fetch(t.Context(), "r", "https://"+host+":"+port+"/root", "trunk")
+		require.ErrorIs(t, err, ErrInvalidInput, host)
+	}
+	require.Empty(t, s.requested())
+	for address, public := range map[string]bool{"8.8.8.8": true, "2606:4700::1111": true, "64:ff9b::808:808": true, "::ffff:8.8.8.8": true, "2002:7f00:1::1": false, "2001:0:1::1": false} {
+		require.Equal(t, public, isPublic(netip.MustParseAddr(address)), address)
+	}
+}
+
+// proves C7: the name is resolved once, by us: what it leads to later does not count, and of several addresses only
+// those that may be contacted are.
+func TestHostFetch_C7_Pinned(t *testing.T) {
+	s := newGitServer(t)
+	f := s.fetcher(t, s.host(t))
+	_, err := s.fetch(t, f, "r", "")
+	require.NoError(t, err, "a name that no resolver knows")
+	require.EqualValues(t, 1, s.lookups.Load(), "two connections, one lookup")
+
+	f.lookup = func(context.Context, string, string) ([]netip.Addr, error) {
+		return []netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("::1")}, nil
+	}
+	pinned, err := f.pin(t.Context(), "https://example.com/x")
+	require.NoError(t, err)
+	require.Equal(t, "example.com:443:127.0.0.1,[::1]", pinned)
+}
+
+// proves C7: a redirect is not followed, to wherever it leads.
+func TestHostFetch_C7_Redirect(t *testing.T) {
+	s := newGitServer(t)
+	s.before = func(w http.ResponseWriter, r *http.Request) bool {
+		if strings.HasPrefix(r.URL.Path, "/moved/") {
+			http.Redirect(w, r, strings.Replace(r.URL.String(), "/moved/", "/root/", 1), http.StatusMovedPermanently)
+			return true
+		}
+		return false
+	}
+	f := s.fetcher(t, s.host(t))
+	_, err := f.fetch(t.Context(), "r", s.urlOf("moved"), "trunk")
+	var failed *CheckoutError
+	require.ErrorAs(t, err, &failed)
+	for _, request := range s.requested() {
+		require.NotContains(t, request, "/root", "the redirect was followed")
+	}
+}
+
+// proves C4: a fetch of more than the cache may hold is ended and leaves nothing of it.
+func TestHostFetch_C4_TooLarge(t *testing.T) {
+	s := newGitServer(t)
+	s.work.sh(t, "head -c 20000000 /dev/urandom >big; git add big; git commit -qm big; git push -q "+s.bare.root+" trunk")
+	s.before = func(w http.ResponseWriter, r *http.Request) bool {
+		if r.Method == http.MethodPost {
+			time.Sleep(10 * time.Millisecond)
+		}
+		return false
+	}
+	options := s.host(t)
+	options.MaxBytes = 1 << 20
+	f := s.fetcher(t, options)
+	_, err := s.fetch(t, f, "r", "trunk")
+	if err != nil { // git may be faster than whoever watches it
+		require.ErrorIs(t, err, ErrTooLarge)
+	}
+	require.Less(t, sizeOf(options.CacheDir), int64(1<<20))
 }

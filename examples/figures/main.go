@@ -33,18 +33,24 @@ func main() {
 		names = os.Args[1:]
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
+	code := show(ctx, figures, names)
+	stop()
+	os.Exit(code)
+}
+
+func show(ctx context.Context, figures map[string]func(context.Context) error, names []string) int {
 	for _, name := range names {
 		figure := figures[name]
 		if figure == nil {
 			fmt.Fprintf(os.Stderr, "figures: no %q; there are memory, interrupt and server\n", name)
-			os.Exit(2)
+			return 2
 		}
 		if err := figure(ctx); err != nil {
 			fmt.Fprintf(os.Stderr, "figures: %s: %v\n", name, err)
-			os.Exit(1)
+			return 1
 		}
 	}
+	return 0
 }
 
 // inWorkspace gives f a run with one empty workspace below a temporary directory, and removes both.
