@@ -65,7 +65,7 @@ func findCheckoutCase(f *fixture) {
 	f.write(w, "f", "changed\n")
 
 	m := f.otherProcess(allow)
-	found, err := f.open(m, runID).Get(f.Context(), options.Repository)
+	found, err := f.open(m, runID).Get(f.Context(), "")
 	require.NoError(f, err)
 	require.Equal(f, w.ID(), found.ID())
 	again, err := f.tryAcquire(f.Context(), f.open(m, runID), options)
