@@ -132,9 +132,12 @@ func stopAtLimitCase(f *fixture) {
 	w := f.acquire(f.open(f.manager(nil), runID), workspaces.AcquireOptions{Limits: workspaces.Limits{PIDs: limit}})
 	command := sh(`
 		echo $$ >>pids
-		i=0
-		while [ $i -lt 200 ]; do sleep 300 & echo $! >>pids; i=$((i+1)); done
-		wait`)
+		sleep 300 &
+		last=$!
+		echo $last >>pids
+		# A shell that cannot fork ends.
+		sh -c 'i=0; while [ $i -lt 200 ]; do sleep 300 & echo $! >>pids; i=$((i+1)); done'
+		wait $last`)
 	command.Timeout = 3 * time.Second
 	r := f.attempt(f.Context(), w, command, command.Timeout+killTime+f.patience)
 	require.NoError(f, r.err)

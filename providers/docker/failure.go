@@ -1,0 +1,28 @@
+package docker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+
+	"github.com/containerd/errdefs"
+	"github.com/docker/docker/client"
+
+	"github.com/carrel-dev/carrel/workspaces"
+)
+
+// mapped gives an error of the engine or of the way to it the sentinel it stands for, by its type.
+func mapped(err error) error {
+	var network net.Error
+	switch {
+	case err == nil, errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return err
+	case client.IsErrConnectionFailed(err), errors.As(err, &network),
+		errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF),
+		errdefs.IsUnavailable(err), errdefs.IsInternal(err):
+		return fmt.Errorf("%w: the Docker engine: %w", workspaces.ErrUnavailable, err)
+	}
+	return err
+}
