@@ -28,6 +28,9 @@ func engine(t testing.TB) *client.Client {
 	if _, err = c.Ping(context.Background()); err != nil {
 		t.Skipf("docker: no engine (%v); make engines-up starts one", err)
 	}
+	if _, err := c.ImageInspect(context.Background(), testImage); err != nil {
+		t.Skipf("docker: the engine has no image %s (%v); make engines-up makes it", testImage, err)
+	}
 	return c
 }
 
