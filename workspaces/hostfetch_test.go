@@ -433,7 +433,7 @@ func TestHostFetch_C7_Redirect(t *testing.T) {
 	s := newGitServer(t)
 	s.before = func(w http.ResponseWriter, r *http.Request) bool {
 		if strings.HasPrefix(r.URL.Path, "/moved/") {
-			http.Redirect(w, r, strings.Replace(r.URL.String(), "/moved/", "/root/", 1), http.StatusMovedPermanently)
+			http.Redirect(w, r, strings.Replace(r.URL.String(), "moved", "root", 1), http.StatusMovedPermanently)
 			return true
 		}
 		return false
