@@ -70,6 +70,9 @@ func TestBrokenProviders(t *testing.T) {
 			t.Run(flaw.name, func(t *testing.T) {
 				t.Parallel()
 				failed := tryFlaw(flaw, golden[flaw.name], &gate)
+				if !*update && !flaw.racy {
+					settle(flaw, sample(golden[flaw.name]), failed, &gate)
+				}
 				switch {
 				case *update && !flaw.racy:
 					mu.Lock()
@@ -90,6 +93,23 @@ func TestBrokenProviders(t *testing.T) {
 			golden[name] = ids
 		}
 		writeGolden(t, golden)
+	}
+}
+
+// settle tries again, with nothing beside it, what went otherwise than the golden file says: a case waits for a broken provider only
+// as long as brokenPatience, which a loaded machine may use up.
+func settle(flaw flaw, golden []string, results failed, gate *alone) {
+	gate.Lock()
+	defer gate.Unlock()
+	for _, c := range Cases() {
+		_, fails := results[c.ID]
+		if fails == slices.Contains(golden, c.ID) {
+			continue
+		}
+		delete(results, c.ID)
+		if failures, _ := c.execute(testConfig(flaw, brokenPatience), nil); len(failures) > 0 {
+			results[c.ID] = failures
+		}
 	}
 }
 

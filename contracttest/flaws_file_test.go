@@ -32,6 +32,16 @@ func written(change func(w *workspace, path, file string, data []byte) (done boo
 	}
 }
 
+// overwrite is os.WriteFile that does not wait for the reader of a named pipe.
+func overwrite(file string, data []byte) error {
+	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|syscall.O_NONBLOCK, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	return errors.Join(err, f.Close())
+}
+
 func regular(file string) bool {
 	info, err := os.Lstat(file)
 	return err == nil && info.Mode().IsRegular() && info.Mode()&0o200 != 0
@@ -107,7 +117,7 @@ func writeFlaws() []flaw {
 			target, err := filepath.EvalSymlinks(file)
 			if err == nil && strings.HasPrefix(target, w.dir()) && (!regular(file) || strings.Contains(path, "/")) {
 				time.Sleep(3 * time.Millisecond)
-				return true, os.WriteFile(file, data, 0o644)
+				return true, overwrite(file, data)
 			}
 			return false, nil
 		})},
