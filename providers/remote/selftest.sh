@@ -20,6 +20,12 @@ mkdir -p -m 1777 claims || echo "mkdir does not know -m"
 timeout -k 0.2 0.2 sh -c 'trap "" TERM; sh -c "trap \"\" TERM; echo \$\$ >child; while :; do sleep 0.05; done" & while :; do sleep 0.05; done' >/dev/null 2>&1
 case $? in 124 | 137) ;; *) echo "timeout -k does not report a command that it killed" ;; esac
 sleep 0.1
-read -r child <child && kill -0 "$child" 2>/dev/null && { echo "timeout -k leaves the children of a command alive"; kill -9 "$child"; }
+read -r child <child && { read -r line <"/proc/$child/stat"; } 2>/dev/null && case ${line##*) } in
+Z* | X*) ;; # nobody has reaped it yet
+*)
+	echo "timeout -k leaves the children of a command alive"
+	kill -9 "$child"
+	;;
+esac
 cd / && rm -rf "$try"
 exit 0

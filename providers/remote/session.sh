@@ -46,13 +46,20 @@ begin() {
 	claim || finish claimed
 }
 
-# claim opens a file with O_EXCL and forks nothing.
+# claim opens a file with O_EXCL and forks nothing. It holds who has won, unless the disk is full.
 claim() {
 	set -C
-	true >"$_c_claims/$_c_id"
+	{ printf '%s\n' "$_c_self" || :; } >"$_c_claims/$_c_id"
 	_c_code=$?
 	set +C
 	return "$_c_code"
+}
+
+# claimed: whoever has won the claim is still about it. One that has not said yet who it is counts as such once.
+claimed() {
+	_c_holder=
+	read -r _c_holder <"$_c_claims/$_c_id" || [ -n "$_c_holder" ] || { [ "$_c_rounds" = 1 ] && [ -e "$_c_claims/$_c_id" ]; return $?; }
+	[ "$_c_holder" != "$_c_self" ] && stat_of "$_c_holder" && is_session "$_c_holder"
 }
 
 # inside: the current directory is the root or below it.
@@ -262,11 +269,14 @@ is_session() {
 	return 1
 }
 
-# stop SINCE: one round for each line SIGNAL ALONE: signals what is alive of the command _c_id, found by id,
-# ancestry and group and, where it is ALONE, by age, and says how many that were.
+# stop SINCE: takes the call _c_id, so that what has not begun never will. Then one round for each line SIGNAL ALONE: signals
+# what is alive of the command, found by id, ancestry and group and, where it is ALONE, by age, and says how many
+# that were, its session among them.
 stop() {
-	_c_groups=' '
+	claim || [ -e "$_c_claims/$_c_id" ] || { mkdir -p -m 1777 -- "$_c_claims" && claim; }
+	_c_groups=' ' _c_rounds=0
 	while IFS=' ' read -r _c_signal _c_alone; do
+		_c_rounds=$((_c_rounds + 1))
 		_c_pids=' ' _c_all= _c_older=0 _c_strangers=
 		for _c_dir in /proc/[0-9]*; do
 			_c_pid=${_c_dir#/proc/}
@@ -300,6 +310,7 @@ stop() {
 			[ "$_c_older" = 1 ] || _c_pids=$_c_pids$_c_strangers
 		fi
 		_c_count=0
+		! claimed || _c_count=1
 		# What is stopped starts nothing while its kin are killed.
 		[ "$_c_signal" != KILL ] || for _c_pid in $_c_pids; do kill -s STOP "$_c_pid"; done
 		for _c_pid in $_c_pids; do
@@ -326,6 +337,7 @@ split() {
 session() {
 	trap : TERM
 	stat_of "$$" && _c_own_group=$_c_group
+	read -r _c_self _c_line </proc/self/stat
 	look
 	printf '\001ready %s\n' "$_c_now" >&4
 	IFS=' ' read -r _c_unit _c_size || exit 0
@@ -347,7 +359,7 @@ session() {
 
 trap : TERM
 unset CDPATH ENV BASH_ENV CARREL_EXEC
-_c_root=$1 _c_nonce= _c_began=- _c_now=- _c_oom_before=- _c_oom=- _c_own_group=
+_c_root=$1 _c_nonce= _c_began=- _c_now=- _c_oom_before=- _c_oom=- _c_own_group= _c_self=
 _c_claims=/tmp/.carrel-claims
 _c_path=$PATH
 PATH=/usr/bin:/bin:/usr/sbin:/sbin:$PATH
