@@ -26,8 +26,6 @@ const (
 	// argumentMax is the most bytes that Linux passes in one argument, its end included.
 	argumentMax = 128 << 10
 
-	ticksPerSecond = 100
-
 	goneTries = 20
 )
 
@@ -74,7 +72,7 @@ func (w *Workspace) Exec(ctx context.Context, c workspaces.Command) (workspaces.
 	if c.Stdin != nil {
 		k.stdin = func(to io.Writer) { chunks(to, c.Stdin) }
 	}
-	k.sent = func(s *session) { atomic.StoreInt64(&j.since, int64((s.now()-timeSlack)*ticksPerSecond)) }
+	k.sent = func() { atomic.StoreInt64(&j.since, w.clock.ticks()-ticksPerSecond*timeSlack) }
 	report, warm, err := w.call(ctx, k)
 	result := workspaces.Result{Warm: warm}
 	switch {
@@ -205,9 +203,9 @@ type call struct {
 	text      string
 	stdin     func(io.Writer) // writes what follows the text; nil: nothing
 	out, errs io.Writer
-	spare     bool             // it may have to be stopped
-	patience  time.Duration    // until it is given up
-	sent      func(s *session) // is told who does it; may be nil
+	spare     bool          // it may have to be stopped
+	patience  time.Duration // until it is given up
+	sent      func()        // is called before a session gets it; may be nil
 }
 
 // call makes a call, in another session where the first is lost before it took it. Errors: the context's cause, errGuard where
@@ -215,6 +213,11 @@ type call struct {
 func (w *Workspace) call(ctx context.Context, k call) (r report, warm bool, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, k.patience, errGuard)
 	defer cancel()
+	defer func() {
+		if err != nil && ctx.Err() != nil { // a sandbox that is being disposed fails in many ways
+			err = context.Cause(ctx)
+		}
+	}()
 	deadline, _ := ctx.Deadline()
 	var fed atomic.Bool
 	var lost error
@@ -230,7 +233,7 @@ func (w *Workspace) call(ctx context.Context, k call) (r report, warm bool, err 
 		if k.spare {
 			w.pool.awaitSpare(ctx)
 		}
-		r, lost = w.in(ctx, s, k, int64(s.now()+time.Until(deadline).Seconds()), &fed)
+		r, lost = w.in(ctx, s, k, int64(w.clock.now()+time.Until(deadline).Seconds()), &fed)
 		if lost == nil && r.word == "claimed" {
 			return r, warm, fmt.Errorf("%w: its session ended without a report, as after kill -9 -1", workspaces.ErrOutcomeUnknown)
 		}
@@ -241,10 +244,10 @@ func (w *Workspace) call(ctx context.Context, k call) (r report, warm bool, err 
 			return r, warm, lost
 		}
 		if fed.Load() {
-			return r, warm, fmt.Errorf("%w: %w", workspaces.ErrOutcomeUnknown, lost)
+			break
 		}
 	}
-	return report{}, warm, fmt.Errorf("%w: %w", workspaces.ErrOutcomeUnknown, lost)
+	return report{}, warm, w.orGone(ctx, fmt.Errorf("%w: %w", workspaces.ErrOutcomeUnknown, lost))
 }
 
 // in makes a call in a session.
@@ -257,7 +260,7 @@ func (w *Workspace) in(ctx context.Context, s *session, k call, latest int64, fe
 		stdin = func(to io.Writer) { fed.Store(true); k.stdin(to) }
 	}
 	if k.sent != nil {
-		k.sent(s)
+		k.sent()
 	}
 	nonce := randomHex(16)
 	s.send(nonce, fmt.Sprintf("begin %s %s %d\n%s", nonce, k.id, latest, k.text), stdin, k.out, k.errs)

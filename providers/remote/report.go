@@ -105,6 +105,7 @@ func (s *splitter) takeReady(p []byte) {
 			case s.ready <- string(uptime):
 			default:
 			}
+			s.line = s.line[:0]
 			continue
 		}
 		s.said = append(s.said, s.line...)

@@ -8,7 +8,6 @@ import (
 	"io"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/carrel-dev/carrel/workspaces"
 )
@@ -32,8 +31,6 @@ type session struct {
 	hangUp    context.CancelFunc
 	ended     chan struct{} // closed when the shell has ended or the connection is lost
 	lost      error         // why, once ended is closed; nil where the shell ended by itself
-	uptime    float64       // of the sandbox's kernel, in seconds,
-	at        time.Time     // at this time
 }
 
 // open starts a session and waits until it is ready. It ends with the workspace.
@@ -62,12 +59,12 @@ func (w *Workspace) open(ctx context.Context) (*session, error) {
 	}()
 	select {
 	case line := <-s.errs.ready:
-		s.at = time.Now()
-		var err error
-		if s.uptime, err = strconv.ParseFloat(line, 64); err != nil {
+		uptime, err := strconv.ParseFloat(line, 64)
+		if err != nil {
 			s.close()
 			return nil, fmt.Errorf("the sandbox's shell has no clock: %.100q", line)
 		}
+		w.clock.observe(uptime)
 		return s, nil
 	case <-s.ended:
 		if s.lost == nil {
@@ -94,9 +91,6 @@ func (s *session) isDead() bool {
 		return false
 	}
 }
-
-// now is the uptime of the sandbox's kernel.
-func (s *session) now() float64 { return s.uptime + time.Since(s.at).Seconds() }
 
 // send makes the call, in the background: how it ends is seen by its reports.
 func (s *session) send(nonce, text string, stdin func(io.Writer), out, errs io.Writer) {

@@ -269,13 +269,13 @@ is_session() {
 	return 1
 }
 
-# stop SINCE: takes the call _c_id, so that what has not begun never will. Then one round for each line SIGNAL ALONE: signals
-# what is alive of the command, found by id, ancestry and group and, where it is ALONE, by age, and says how many
-# that were, its session among them.
+# stop SINCE: takes the call _c_id, so that what has not begun never will. Then one round for each line SIGNAL UNTIL: signals
+# what is alive of the command, found by id, ancestry and group and, where no other ran from SINCE to UNTIL, by age, and says
+# how many that were, its session among them. UNTIL 0: others ran.
 stop() {
 	claim || [ -e "$_c_claims/$_c_id" ] || { mkdir -p -m 1777 -- "$_c_claims" && claim; }
 	_c_groups=' ' _c_rounds=0
-	while IFS=' ' read -r _c_signal _c_alone; do
+	while IFS=' ' read -r _c_signal _c_until; do
 		_c_rounds=$((_c_rounds + 1))
 		_c_pids=' ' _c_all= _c_older=0 _c_strangers=
 		for _c_dir in /proc/[0-9]*; do
@@ -300,12 +300,17 @@ stop() {
 				case $_c_groups in *" $_c_group "*) _c_pids="$_c_pids$_c_pid " _c_more=1 ;; esac
 			done
 		done
-		if [ "$_c_alone" = 1 ]; then
+		if [ "$_c_until" != 0 ]; then
 			for _c_entry in $_c_all; do
 				split "$_c_entry"
 				case $_c_pids in *" $_c_pid "*) continue ;; esac
 				is_session "$_c_parent" && continue # a relay's cat
-				if [ "$_c_start" -lt "$1" ]; then _c_older=1; else [ -n "$_c_mark" ] || _c_strangers="$_c_strangers$_c_pid "; fi
+				if [ "$_c_start" -lt "$1" ]; then
+					# The cat of a relay that has ended meanwhile has ended before.
+					! stat_of "$_c_pid" || _c_older=1
+				elif [ "$_c_start" -lt "$_c_until" ]; then
+					[ -n "$_c_mark" ] || _c_strangers="$_c_strangers$_c_pid "
+				fi
 			done
 			[ "$_c_older" = 1 ] || _c_pids=$_c_pids$_c_strangers
 		fi

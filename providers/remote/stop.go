@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -23,27 +24,30 @@ const (
 // workspace, which waits for it, and takes at most StopTime. done is closed at its end.
 func (w *Workspace) stop(j *job, grace time.Duration) (done chan struct{}) {
 	done = make(chan struct{})
-	since := atomic.LoadInt64(&j.since)
+	since, until := atomic.LoadInt64(&j.since), int64(0)
 	if since == 0 || w.work.join() != nil { // it never reached a session, or all ends
 		w.forget(j)
 		close(done)
 		return done
 	}
 	kill := time.Now().Add(grace)
+	if w.alone(j) {
+		until = w.clock.ticks()
+	}
 	go func() {
 		defer w.work.leave()
 		defer close(done)
 		defer w.forget(j)
 		ctx, cancel := context.WithTimeout(w.life, workspaces.StopTime)
 		defer cancel()
-		for w.stopIn(ctx, j, since, kill) != nil && sleep(ctx, stopRetry) {
+		for w.stopIn(ctx, j, since, until, kill) != nil && sleep(ctx, stopRetry) {
 		}
 	}()
 	return done
 }
 
-// stopIn stops a command by way of one session.
-func (w *Workspace) stopIn(ctx context.Context, j *job, since int64, kill time.Time) error {
+// stopIn stops a command by way of one session. No other ran from since to until, if any time at all.
+func (w *Workspace) stopIn(ctx context.Context, j *job, since, until int64, kill time.Time) error {
 	s, _, err := w.pool.take(ctx)
 	if err != nil {
 		return err
@@ -61,11 +65,11 @@ func (w *Workspace) stopIn(ctx context.Context, j *job, since int64, kill time.T
 		if !time.Now().Before(kill) {
 			signal = "KILL"
 		}
-		alone := 0
-		if w.alone(j) {
-			alone = 1
+		last := until
+		if last > 0 && w.alone(j) { // nor has one begun since
+			last = math.MaxInt64
 		}
-		if _, err := fmt.Fprintf(ask, "%s %d\n", signal, alone); err != nil {
+		if _, err := fmt.Fprintf(ask, "%s %d\n", signal, last); err != nil {
 			return err
 		}
 		var answer string

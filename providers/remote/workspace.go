@@ -28,6 +28,7 @@ type Workspace struct {
 	id        string
 	info      workspaces.Info
 	pool      pool
+	clock     clock
 
 	life   context.Context // ends with the workspace, or Close
 	finish context.CancelCauseFunc
