@@ -71,7 +71,7 @@ func TestBrokenProviders(t *testing.T) {
 				t.Parallel()
 				failed := tryFlaw(flaw, golden[flaw.name], &gate)
 				if !*update && !flaw.racy {
-					settle(flaw, sample(golden[flaw.name]), failed, &gate)
+					settle(t, flaw, sample(golden[flaw.name]), failed, &gate)
 				}
 				switch {
 				case *update && !flaw.racy:
@@ -98,7 +98,7 @@ func TestBrokenProviders(t *testing.T) {
 
 // settle tries again, with nothing beside it, what went otherwise than the golden file says: a case waits for a broken provider only
 // as long as brokenPatience, which a loaded machine may use up.
-func settle(flaw flaw, golden []string, results failed, gate *alone) {
+func settle(t *testing.T, flaw flaw, golden []string, results failed, gate *alone) {
 	gate.Lock()
 	defer gate.Unlock()
 	for _, c := range Cases() {
@@ -106,6 +106,7 @@ func settle(flaw flaw, golden []string, results failed, gate *alone) {
 		if fails == slices.Contains(golden, c.ID) {
 			continue
 		}
+		t.Logf("tried again alone: %s\n%s", c.ID, strings.Join(results[c.ID], "\n"))
 		delete(results, c.ID)
 		if failures, _ := c.execute(testConfig(flaw, brokenPatience), nil); len(failures) > 0 {
 			results[c.ID] = failures

@@ -10,6 +10,7 @@ if [ -n "$unformatted" ]; then
   exit 1
 fi
 go vet ./...
+go vet -tags processnamespaces ./providers/remote
 GOOS=darwin go vet ./workspaces ./providers/local ./contracttest
 go mod tidy -diff
 for module in hack/*/; do

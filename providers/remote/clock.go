@@ -10,12 +10,12 @@ const ticksPerSecond = 100
 // epoch is any moment: a clock counts from it, by our own monotonic clock.
 var epoch = time.Now()
 
-// A clock tells the uptime of the sandbox's kernel. What it says is never later than the truth, by as much as the quickest
-// answer that said one took.
+// A clock tells the uptime of the sandbox's kernel once a session has opened. What it says is the truth or earlier: by
+// as long as the quickest answer has taken.
 type clock struct {
 	mu    sync.Mutex
 	known bool
-	ahead float64 // what the kernel's is ahead of ours, in seconds
+	ahead float64 // of ours, in seconds
 }
 
 // observe takes an uptime that the sandbox has just said.
@@ -27,13 +27,10 @@ func (c *clock) observe(uptime float64) {
 	}
 }
 
-// now is the uptime in seconds; 0 before the first answer.
+// now is the uptime in seconds.
 func (c *clock) now() float64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.known {
-		return 0
-	}
 	return c.ahead + time.Since(epoch).Seconds()
 }
 

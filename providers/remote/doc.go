@@ -7,7 +7,8 @@
 //
 // Starting a program in a container takes the better part of a call's time. So a shell is started beforehand and waits
 // for one call on its standard input: a command, a read or a write. Another takes its place. Each call begins by winning
-// a claim in the sandbox, so that a call whose session was lost can be tried in another without running twice.
+// a claim in the sandbox, so that a call whose session was lost can be tried in another without running twice,
+// and a stop takes it, so that what has not begun never does.
 //
 // What is written to a command's output goes through the same pipes as the report of its end, which carries a
 // number that nobody but this call knows. A command may lie about its own end; it cannot end another's.

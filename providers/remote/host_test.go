@@ -43,8 +43,7 @@ type host struct {
 	dir    string
 	shell  string
 	env    []string
-	shred  bool // streams come and go in small pieces, some late
-	faults faults
+	shred  bool      // streams come and go in small pieces, some late
 	keeper *exec.Cmd // process 1 in there
 
 	mu      sync.Mutex
@@ -67,17 +66,6 @@ func (h *host) start() error {
 	return err
 }
 
-// faults break off sessions. The zero value breaks none.
-type faults struct {
-	mu    sync.Mutex
-	alive error // what Alive says
-	// cut, where not nil, is asked for each exec how many bytes of its standard output and error come
-	// through before the connection is lost; negative: all.
-	cut func(argv []string) int
-	// stdinStays: a program's standard input never ends.
-	stdinStays bool
-}
-
 func (h *host) Exec(ctx context.Context, argv []string, streams Streams) (int, error) {
 	if err := h.Alive(ctx); err != nil {
 		return 0, err
@@ -93,8 +81,6 @@ func (h *host) Exec(ctx context.Context, argv []string, streams Streams) (int, e
 	if here[0] == "sh" {
 		here[0] = h.shell
 	}
-	ctx, lose := context.WithCancelCause(ctx)
-	defer lose(nil)
 	cmd := exec.Command("nsenter", append([]string{"-t", strconv.Itoa(h.keeper.Process.Pid), "-m", "-p", "--"}, here...)...)
 	cmd.Env = h.env
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
@@ -102,13 +88,6 @@ func (h *host) Exec(ctx context.Context, argv []string, streams Streams) (int, e
 	if err != nil {
 		return 0, err
 	}
-	h.faults.mu.Lock()
-	cut, stays := -1, h.faults.stdinStays
-	if h.faults.cut != nil {
-		cut = h.faults.cut(argv)
-	}
-	h.faults.mu.Unlock()
-	left := &budget{left: cut, spent: func() { lose(errCut) }}
 	// Pipes of our own: a job in the background keeps them open, and Wait would wait for it.
 	outRead, outWrite, err := os.Pipe()
 	if err != nil {
@@ -129,17 +108,15 @@ func (h *host) Exec(ctx context.Context, argv []string, streams Streams) (int, e
 	}
 	var copies sync.WaitGroup
 	h.enter(cmd)
-	copies.Go(func() { h.copy(streams.Stdout, outRead, left) })
-	copies.Go(func() { h.copy(streams.Stderr, errRead, left) })
+	copies.Go(func() { h.copy(streams.Stdout, outRead) })
+	copies.Go(func() { h.copy(streams.Stderr, errRead) })
 	fed := make(chan struct{})
 	go func() {
 		defer close(fed)
 		if streams.Stdin != nil {
-			h.copy(stdin, streams.Stdin, &budget{left: -1})
+			h.copy(stdin, streams.Stdin)
 		}
-		if !stays {
-			stdin.Close()
-		}
+		stdin.Close()
 	}()
 	hangUp := context.AfterFunc(ctx, func() {
 		stdin.Close()
@@ -162,7 +139,7 @@ func (h *host) Exec(ctx context.Context, argv []string, streams Streams) (int, e
 	}
 	stdin.Close()
 	if ctx.Err() != nil {
-		return 0, context.Cause(ctx)
+		return 0, ctx.Err()
 	}
 	if err := <-exited; err != nil {
 		var exit *exec.ExitError
@@ -177,34 +154,11 @@ func (h *host) Exec(ctx context.Context, argv []string, streams Streams) (int, e
 	return 0, nil
 }
 
-var errCut = fmt.Errorf("%w: the connection was cut", workspaces.ErrUnavailable)
-
-// A budget is how many bytes of both streams of an exec still come through.
-type budget struct {
-	mu    sync.Mutex
-	left  int
-	spent func()
-}
-
-func (b *budget) take(n int) int {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.left < 0 {
-		return n
-	}
-	taken := min(n, b.left)
-	b.left -= taken
-	if taken < n {
-		b.spent()
-	}
-	return taken
-}
-
-func (h *host) copy(to io.Writer, from io.Reader, left *budget) {
+func (h *host) copy(to io.Writer, from io.Reader) {
 	buffer := make([]byte, 32<<10)
 	for {
 		n, err := from.Read(buffer)
-		data := buffer[:left.take(n)]
+		data := buffer[:n]
 		for len(data) > 0 {
 			piece := len(data)
 			if h.shred {
@@ -221,23 +175,23 @@ func (h *host) copy(to io.Writer, from io.Reader, left *budget) {
 			}
 			data = data[piece:]
 		}
-		if err != nil || len(data) < n && len(data) > 0 {
+		if err != nil {
 			return
 		}
 	}
 }
 
 func (h *host) Alive(context.Context) error {
-	h.faults.mu.Lock()
-	defer h.faults.mu.Unlock()
-	return h.faults.alive
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.removed {
+		return fmt.Errorf("%w: it was removed", workspaces.ErrGone)
+	}
+	return nil
 }
 
 // Remove kills what runs in the sandbox, and removes the directory.
 func (h *host) Remove(context.Context) error {
-	h.faults.mu.Lock()
-	h.faults.alive = fmt.Errorf("%w: it was removed", workspaces.ErrGone)
-	h.faults.mu.Unlock()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if !h.removed && h.keeper.Process != nil {
