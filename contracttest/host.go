@@ -5,6 +5,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -56,6 +57,10 @@ func spoilEnvironment(t *testing.T) (ran string) {
 	} {
 		t.Setenv(name, value)
 	}
+	// One that children inherit, as some terminals and CI runners leave open.
+	descriptor, err := syscall.Open(os.DevNull, syscall.O_RDONLY, 0)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = syscall.Close(descriptor) })
 	return ran
 }
 
