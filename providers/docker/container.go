@@ -24,8 +24,11 @@ const (
 
 // keeper is the main process. It is process 1, so nothing inside can kill it; it ignores SIGCHLD, so the kernel reaps what is
 // left to it; and it ends at the workspace's expiry, given as seconds since the epoch: a start that
-// comes late runs no longer.
-var keeper = []string{"sh", "-c", `exec env --ignore-signal=CHLD sleep "$(($1 - $(date +%s)))"`, "carrel-keeper"}
+// comes late runs no longer. In an image whose env cannot do that it runs until the self-test has refused the image.
+var keeper = []string{"sh", "-c", `
+left=$(($1 - $(date +%s)))
+env --ignore-signal=CHLD true 2>/dev/null || exec sleep "$left"
+exec env --ignore-signal=CHLD sleep "$left"`, "carrel-keeper"}
 
 // environment is what every command starts with, before the image's own PATH and whatever else is not set here.
 func (p *Provider) environment(o workspaces.CreateOptions) map[string]string {

@@ -16,24 +16,6 @@ import (
 	"github.com/carrel-dev/carrel/workspaces"
 )
 
-const testImage = "carrel-test/sandbox:1"
-
-// engine returns a client of a real engine, or skips the test: make test starts one where it can, and says loudly at its end
-// what was not tested.
-func engine(t testing.TB) *client.Client {
-	t.Helper()
-	c, err := client.NewClientWithOpts(client.FromEnv, client.WithAPIVersionNegotiation())
-	require.NoError(t, err)
-	t.Cleanup(func() { c.Close() })
-	if _, err = c.Ping(context.Background()); err != nil {
-		t.Skipf("docker: no engine (%v); make engines-up starts one", err)
-	}
-	if _, err := c.ImageInspect(context.Background(), testImage); err != nil {
-		t.Skipf("docker: the engine has no image %s (%v); make engines-up makes it", testImage, err)
-	}
-	return c
-}
-
 // declared is what a container can do, and all of it.
 func declared() []contracttest.Capability {
 	return []contracttest.Capability{

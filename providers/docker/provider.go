@@ -160,6 +160,9 @@ func (p *Provider) create(ctx context.Context, o workspaces.CreateOptions, image
 		return created, fmt.Errorf("start of the container: %w", mapped(err))
 	}
 	if err := p.open(starting, reply.ID); err != nil {
+		if gone := (&transport{client: p.client, id: reply.ID}).Alive(starting); errors.Is(gone, workspaces.ErrGone) {
+			err = fmt.Errorf("image %q, while it was started: %w", image, gone)
+		}
 		return created, err
 	}
 	w := p.workspace(id, p.info(labels, reply.ID))

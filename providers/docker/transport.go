@@ -124,15 +124,17 @@ func (t *transport) Alive(ctx context.Context) error {
 
 // ending says how a container ended.
 func ending(state *container.State) string {
-	switch {
-	case state.OOMKilled:
-		return "was killed: out of memory"
-	case state.ExitCode == 0:
+	if state.ExitCode == 0 {
 		return "ended at its expiry"
-	case state.ExitCode == 137 || state.ExitCode == 143:
-		return "was stopped or its main process killed (exit code " + strconv.Itoa(state.ExitCode) + ")"
 	}
-	return "has exited with code " + strconv.Itoa(state.ExitCode)
+	how := "has exited with code " + strconv.Itoa(state.ExitCode)
+	if state.ExitCode == 137 || state.ExitCode == 143 {
+		how = "was stopped or its main process killed (exit code " + strconv.Itoa(state.ExitCode) + ")"
+	}
+	if state.OOMKilled { // not only of the main process, nor only now
+		how += "; a process in it had been killed for memory"
+	}
+	return how
 }
 
 const removalPoll = 50 * time.Millisecond

@@ -114,7 +114,7 @@ func refusedCommand(word string, c workspaces.Command) error {
 	case "nodir":
 		return fmt.Errorf("%w: %.200q is no directory of the workspace", workspaces.ErrInvalidInput, c.Dir)
 	case "nofork":
-		return fmt.Errorf("%w: the workspace runs as many processes as it may; stop some of them", workspaces.ErrLimitReached)
+		return fmt.Errorf("%w: the workspace runs as many processes as it may: wait until some have ended, or use a new workspace", workspaces.ErrLimitReached)
 	}
 	return fmt.Errorf("%w: the sandbox's shell reports %.100q", workspaces.ErrOutcomeUnknown, word)
 }

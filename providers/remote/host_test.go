@@ -30,12 +30,7 @@ import (
 	"github.com/carrel-dev/carrel/workspaces"
 )
 
-func TestMain(m *testing.M) {
-	for fd := 3; fd < 1024; fd++ { // what we have inherited, no command shall
-		syscall.CloseOnExec(fd)
-	}
-	goleak.VerifyTestMain(m)
-}
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // A host is a fake sandbox: processes of this machine in a namespace of their own, and a directory in the place of
 // /workspace.
@@ -341,6 +336,9 @@ func TestContract(t *testing.T) {
 			}
 			contracttest.Run(t, contracttest.Config{
 				New: func(t testing.TB) workspaces.Provider {
+					for fd := 3; fd < 1024; fd++ { // what a host has open is nowhere in a sandbox
+						syscall.CloseOnExec(fd)
+					}
 					root, err := filepath.EvalSymlinks(t.TempDir())
 					require.NoError(t, err)
 					p := &hosts{root: root, shell: kind.shell, shred: kind.shred}

@@ -17,7 +17,8 @@ dd if=link iflag=nofollow status=none >/dev/null 2>&1 && echo "dd follows links 
 mkdir dir
 mv -fT file dir 2>/dev/null && echo "mv -T moves a file into a directory"
 mkdir -p -m 1777 claims || echo "mkdir does not know -m"
-timeout -k 0.2 0.2 sh -c 'trap "" TERM; sh -c "trap \"\" TERM; echo \$\$ >child; while :; do sleep 0.05; done" & while :; do sleep 0.05; done' >/dev/null 2>&1
+stubborn='trap "" TERM; n=0; while [ $((n += 1)) -lt 50 ]; do sleep 0.05; done'
+timeout -k 0.2 0.2 sh -c "$stubborn & echo \$! >child; $stubborn" >/dev/null 2>&1
 case $? in 124 | 137) ;; *) echo "timeout -k does not report a command that it killed" ;; esac
 sleep 0.1
 read -r child <child && { read -r line <"/proc/$child/stat"; } 2>/dev/null && case ${line##*) } in
