@@ -143,11 +143,21 @@ func enforceable(given, limits workspaces.Limits, engine system.Info) (workspace
 	return limits, nil
 }
 
-// engine asks, once, what the engine can do.
+// engine asks, once, what the engine can do. It comes before every other request: the client agrees with the engine on an API
+// version on its first one, which it does not do well at once in two goroutines, nor say why it could not.
 func (p *Provider) engine(ctx context.Context) (system.Info, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, p.settings.StartTimeout)
+	defer cancel()
+	select {
+	case p.asking <- struct{}{}:
+		defer func() { <-p.asking }()
+	case <-ctx.Done():
+		return system.Info{}, ctx.Err()
+	}
 	if p.engineInfo == nil {
+		if _, err := p.client.Ping(ctx); err != nil {
+			return system.Info{}, mapped(err)
+		}
 		info, err := p.client.Info(ctx)
 		if err != nil {
 			return system.Info{}, mapped(err)

@@ -120,6 +120,20 @@ func shell(t testing.TB, w workspaces.Workspace, script string) string {
 
 func containerOf(w workspaces.Workspace) string { return w.Info().Resource["container.id"] }
 
+// within fails the test where f takes longer than bounded.
+func within(t testing.TB, what string, f func() error) error {
+	t.Helper()
+	done := make(chan error, 1)
+	go func() { done <- f() }()
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(bounded):
+		require.Fail(t, what+" does not return")
+		return nil
+	}
+}
+
 // requireAny wants an error that matches one of those given.
 func requireAny(t testing.TB, err error, targets ...error) {
 	t.Helper()

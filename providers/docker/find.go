@@ -13,9 +13,9 @@ import (
 
 // Find returns the running containers of a run.
 func (p *Provider) Find(ctx context.Context, deployment, runID string) ([]workspaces.Workspace, error) {
-	all, err := p.client.ContainerList(ctx, container.ListOptions{Filters: ours(deployment, runID)})
+	all, err := p.list(ctx, container.ListOptions{Filters: ours(deployment, runID)})
 	if err != nil {
-		return nil, mapped(err)
+		return nil, err
 	}
 	var found []workspaces.Workspace
 	for _, c := range all {
@@ -31,11 +31,21 @@ func (p *Provider) Find(ctx context.Context, deployment, runID string) ([]worksp
 	return found, nil
 }
 
+func (p *Provider) list(ctx context.Context, options container.ListOptions) ([]container.Summary, error) {
+	if _, err := p.engine(ctx); err != nil {
+		return nil, p.silent(ctx, err)
+	}
+	asking, cancel := context.WithTimeout(ctx, p.settings.StartTimeout)
+	defer cancel()
+	all, err := p.client.ContainerList(asking, options)
+	return all, p.silent(ctx, mapped(err))
+}
+
 // Collect removes expired and ended containers, those of settled runs, and volumes whose container is gone.
 func (p *Provider) Collect(ctx context.Context, options workspaces.CollectOptions) (int, error) {
-	all, err := p.client.ContainerList(ctx, container.ListOptions{All: true, Filters: ours(options.Deployment, "")})
+	all, err := p.list(ctx, container.ListOptions{All: true, Filters: ours(options.Deployment, "")})
 	if err != nil {
-		return 0, mapped(err)
+		return 0, err
 	}
 	removed := 0
 	var failures []error

@@ -75,7 +75,8 @@ type Options struct {
 	// Labels are put on containers besides carrel's own, whose names are refused.
 	Labels map[string]string
 
-	// StartTimeout bounds the start of a container, a pull not included. Zero: 2 minutes.
+	// StartTimeout bounds the start of a container, a pull not included, and how long an engine may take to answer what
+	// comes before. Zero: 2 minutes.
 	StartTimeout time.Duration
 
 	// Now is the clock that expiry is told by. Nil: time.Now.

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/containerd/errdefs"
@@ -26,7 +25,7 @@ type Provider struct {
 	client   client.APIClient
 	owned    bool
 
-	mu         sync.Mutex
+	asking     chan struct{} // has room for one: who has put something in has engineInfo
 	engineInfo *system.Info
 }
 
@@ -42,7 +41,7 @@ func New(options Options) (*Provider, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Provider{settings: s, client: options.Client}
+	p := &Provider{settings: s, client: options.Client, asking: make(chan struct{}, 1)}
 	if p.client == nil {
 		p.owned = true
 		if p.client, err = client.NewClientWithOpts(client.FromEnv, client.WithAPIVersionNegotiation()); err != nil {
@@ -80,7 +79,7 @@ func (p *Provider) Create(ctx context.Context, o workspaces.CreateOptions) (work
 	if err != nil && ctx.Err() != nil {
 		err = ctx.Err()
 	}
-	return created, err
+	return created, p.silent(ctx, err)
 }
 
 func (p *Provider) createOrAttach(ctx context.Context, o workspaces.CreateOptions) (workspaces.Created, error) {
@@ -235,6 +234,8 @@ func (p *Provider) undo(ctx context.Context, container, id string) {
 // attach returns the workspace of the name that is taken. Nil and no error: it was on its way out, and the name is free
 // now.
 func (p *Provider) attach(ctx context.Context, o workspaces.CreateOptions) (workspaces.Workspace, error) {
+	ctx, cancel := context.WithTimeout(ctx, p.settings.StartTimeout)
+	defer cancel()
 	for {
 		found, err := p.client.ContainerInspect(ctx, containerName(o))
 		switch {
@@ -274,8 +275,6 @@ func (p *Provider) attach(ctx context.Context, o workspaces.CreateOptions) (work
 }
 
 func (p *Provider) awaitReady(ctx context.Context, w *remote.Workspace) error {
-	ctx, cancel := context.WithTimeout(ctx, p.settings.StartTimeout)
-	defer cancel()
 	for {
 		err := w.SelfTest(ctx)
 		if err == nil || errors.Is(err, workspaces.ErrGone) || ctx.Err() != nil {

@@ -1,17 +1,22 @@
 package docker
 
 import (
+	"bufio"
+	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
+	"net"
+	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/containerd/errdefs"
 	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/client"
-	"github.com/docker/docker/pkg/stdcopy"
 
 	"github.com/carrel-dev/carrel/providers/remote"
 	"github.com/carrel-dev/carrel/workspaces"
@@ -39,29 +44,31 @@ func (t *transport) execAs(ctx context.Context, user string, argv []string, stre
 	if err != nil {
 		return 0, t.failure(err)
 	}
-	attached, err := t.client.ContainerExecAttach(ctx, created.ID, container.ExecAttachOptions{})
+	conn, output, err := t.attach(ctx, created.ID)
 	if err != nil {
-		return 0, t.failure(err)
+		return 0, err
 	}
-	defer attached.Close()
-	stop := context.AfterFunc(ctx, attached.Close)
+	defer conn.Close()
+	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	defer stop()
 	if streams.Stdin != nil {
 		fed := make(chan struct{})
 		go func() {
 			defer close(fed)
-			_, _ = io.Copy(attached.Conn, streams.Stdin)
-			_ = attached.CloseWrite()
+			_, _ = io.Copy(conn, streams.Stdin)
+			if half, ok := conn.(interface{ CloseWrite() error }); ok {
+				_ = half.CloseWrite()
+			}
 		}()
 		defer func() {
-			attached.Close()
+			conn.Close()
 			if closer, ok := streams.Stdin.(io.Closer); ok {
 				closer.Close()
 				<-fed
 			}
 		}()
 	}
-	_, err = stdcopy.StdCopy(streams.Stdout, streams.Stderr, attached.Reader)
+	err = demultiplex(output, streams.Stdout, streams.Stderr)
 	if ctx.Err() != nil {
 		return 0, ctx.Err()
 	}
@@ -69,6 +76,93 @@ func (t *transport) execAs(ctx context.Context, user string, argv []string, stre
 		return 0, fmt.Errorf("%w: the output of an exec broke off: %w", workspaces.ErrUnavailable, err)
 	}
 	return t.exitCode(ctx, created.ID)
+}
+
+// attach starts an exec and returns the connection of its streams, and what to read its output from. The client's own
+// ContainerExecAttach does not heed ctx: it waits for ever for an engine that does not answer.
+func (t *transport) attach(ctx context.Context, execID string) (net.Conn, *bufio.Reader, error) {
+	host, err := client.ParseHostURL(t.client.DaemonHost())
+	if err != nil {
+		return nil, nil, err
+	}
+	if host.Scheme != "tcp" {
+		host.Host, host.Path = client.DummyHost, ""
+	}
+	host.Scheme = "http"
+	start := host.JoinPath("v"+t.client.ClientVersion(), "exec", execID, "start").String()
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, start, strings.NewReader(`{"Detach":false,"Tty":false}`))
+	if err != nil {
+		return nil, nil, err
+	}
+	request.Header = http.Header{"Content-Type": {"application/json"}, "Connection": {"Upgrade"}, "Upgrade": {"tcp"}}
+
+	broken := func(err error) error {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		return fmt.Errorf("%w: the Docker engine, when an exec was to start: %w", workspaces.ErrUnavailable, err)
+	}
+	conn, err := t.client.Dialer()(ctx)
+	if err != nil {
+		return nil, nil, broken(err)
+	}
+	stop := context.AfterFunc(ctx, func() { conn.Close() })
+	defer stop()
+	if err := request.Write(conn); err != nil {
+		conn.Close()
+		return nil, nil, broken(err)
+	}
+	output := bufio.NewReaderSize(conn, 16<<10)
+	response, err := http.ReadResponse(output, request)
+	if err != nil {
+		conn.Close()
+		return nil, nil, broken(err)
+	}
+	defer response.Body.Close() // which does not close conn
+	if response.StatusCode != http.StatusSwitchingProtocols {
+		said, _ := io.ReadAll(io.LimitReader(response.Body, 500))
+		conn.Close()
+		if response.StatusCode == http.StatusNotFound {
+			return nil, nil, fmt.Errorf("%w: the container was removed", workspaces.ErrGone)
+		}
+		return nil, nil, broken(fmt.Errorf("%s: %s", response.Status, bytes.TrimSpace(said)))
+	}
+	return conn, output, nil
+}
+
+// demultiplex takes the streams of an exec apart until they end. It keeps no frame: what is no engine could announce one
+// of 4 GiB.
+func demultiplex(from *bufio.Reader, stdout, stderr io.Writer) error {
+	for {
+		var header [8]byte
+		if _, err := io.ReadFull(from, header[:]); errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		var to io.Writer
+		switch [4]byte(header[:4]) {
+		case [4]byte{1}:
+			to = stdout
+		case [4]byte{2}:
+			to = stderr
+		default:
+			return fmt.Errorf("what the engine sent is no output: %q", header)
+		}
+		for left := int(binary.BigEndian.Uint32(header[4:])); left > 0; {
+			if _, err := from.Peek(1); errors.Is(err, io.EOF) {
+				return io.ErrUnexpectedEOF
+			} else if err != nil {
+				return err
+			}
+			part, _ := from.Peek(min(left, from.Buffered()))
+			if _, err := to.Write(part); err != nil {
+				return err
+			}
+			left -= len(part)
+			_, _ = from.Discard(len(part))
+		}
+	}
 }
 
 // The engine knows an exit code some time after the end of the output.
@@ -102,6 +196,9 @@ func (t *transport) exitCode(ctx context.Context, execID string) (int, error) {
 func (t *transport) failure(err error) error {
 	if errdefs.IsNotFound(err) {
 		return fmt.Errorf("%w: the container was removed", workspaces.ErrGone)
+	}
+	if errdefs.IsConflict(err) { // it is paused, or not running any more
+		return fmt.Errorf("%w: %w", workspaces.ErrUnavailable, err)
 	}
 	return mapped(err)
 }

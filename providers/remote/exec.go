@@ -224,8 +224,12 @@ func (w *Workspace) call(ctx context.Context, k call) (r report, warm bool, err 
 	for range 2 {
 		s, wasWaiting, err := w.pool.take(ctx)
 		if err != nil {
-			if lost != nil && ctx.Err() == nil {
-				err = w.orGone(ctx, fmt.Errorf("%w (before: %w)", err, lost))
+			unheard := errors.Is(err, workspaces.ErrUnavailable) // nor would be why
+			if lost != nil {
+				err, unheard = fmt.Errorf("%w (before: %w)", err, lost), false
+			}
+			if ctx.Err() == nil && !unheard {
+				err = w.orGone(ctx, err)
 			}
 			return report{}, false, err
 		}
