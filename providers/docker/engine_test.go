@@ -8,12 +8,9 @@ import (
 
 	"github.com/docker/docker/client"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
 	"github.com/carrel-dev/carrel/workspaces"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const (
 	testImage = "carrel-test/sandbox:1"
