@@ -16,8 +16,8 @@ help: ## this list
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: demo
-demo: ## an agent reproduces and fixes a bug with a scripted model, offline (PROVIDER=local)
-	@go run ./examples/repro-agent -provider $(PROVIDER)
+demo: ## an agent reproduces and fixes a bug with a scripted model, offline (PROVIDER=local or docker, IMAGE=...)
+	@$(if $(filter local,$(PROVIDER)),,hack/with-engines.sh) hack/demo.sh $(PROVIDER) $(IMAGE)
 
 .PHONY: test
 test: ## all tests under the race detector, real engines included where they can be had
@@ -50,7 +50,7 @@ fuzz: ## every fuzz target for FUZZTIME (20s)
 
 .PHONY: bench
 bench: ## the benchmarks, carrel beside what it is compared with
-	@go test -run '^$$' -bench . -benchtime 2s ./workspaces ./providers/...
+	@hack/with-engines.sh go test -run '^$$' -bench . -benchtime 2s ./workspaces ./providers/...
 
 .PHONY: figures
 figures: ## figures: memory through 1 GiB of output, Ctrl-C in a long command, a background server

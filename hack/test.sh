@@ -4,8 +4,9 @@
 #   CARREL_REQUIRE=docker,k8s,...  fail when one of these is missing; nothing may be skipped then
 set -euo pipefail
 cd "$(dirname "$0")/.."
-
-# No provider that needs an engine is here yet, so none is started.
+if [ -z "${CARREL_WITH_ENGINES:-}" ]; then
+  CARREL_WITH_ENGINES=1 exec hack/with-engines.sh hack/test.sh
+fi
 
 report=$(mktemp -d)
 trap 'rm -rf "$report"' EXIT

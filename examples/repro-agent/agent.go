@@ -51,7 +51,7 @@ func newModel(ctx context.Context, c config) (model.ToolCallingChatModel, string
 
 // setup is what an agent is made of.
 type setup struct {
-	provider workspaces.Provider
+	place
 	model    model.ToolCallingChatModel
 	observer workspaces.Observer // nil: nobody observes
 	tracer   callbacks.Handler   // nil: no spans of Eino's components
@@ -79,8 +79,9 @@ func reproduce(ctx context.Context, c config, s setup, out io.Writer) (err error
 				}
 			}
 		},
-		OnError:  func(err error) { print.line("in the background: %v", err) },
-		Observer: s.observer,
+		HostFetch: s.hostFetch,
+		OnError:   func(err error) { print.line("in the background: %v", err) },
+		Observer:  s.observer,
 	})
 	if err != nil {
 		return err

@@ -43,6 +43,7 @@ func main() {
 type config struct {
 	provider   string
 	image      string
+	network    string
 	repository string // empty: the bundled one
 	ref        string
 	report     string
@@ -62,6 +63,7 @@ func parse(args []string, output io.Writer) (config, error) {
 	flags.SetOutput(output)
 	flags.StringVar(&c.provider, "provider", "local", "where workspaces live: "+strings.Join(providerNames(), ", "))
 	flags.StringVar(&c.image, "image", "", "the image of a container or pod (default: the provider's)")
+	flags.StringVar(&c.network, "network", "", "the network of a container: none, bridge or the name of one (default: none for the bundled repository, else bridge)")
 	flags.StringVar(&c.repository, "repo", "", "owner/name or an https URL (default: the bundled repository with a bug)")
 	flags.StringVar(&c.ref, "ref", "", "branch, tag or full commit id (default: the remote's HEAD)")
 	report := flags.String("report", "", "the bug report: a file, or the text itself (default: the bundled one)")
@@ -72,6 +74,9 @@ func parse(args []string, output io.Writer) (config, error) {
 	}
 	if flags.NArg() > 0 {
 		return c, fmt.Errorf("unexpected argument %q", flags.Arg(0))
+	}
+	if c.network == "" && c.repository == "" {
+		c.network = "none"
 	}
 	switch {
 	case *report == "" && c.repository == "":
@@ -119,14 +124,15 @@ func run(ctx context.Context, c config, newModel modelMaker, out io.Writer) (err
 		defer cancel()
 		err = errors.Join(err, shutdown(flushing))
 	}()
-	provider, err := newProvider(c, scratch)
+	place, err := newPlace(c, scratch)
 	if err != nil {
 		return err
 	}
+	defer func() { err = errors.Join(err, place.end()) }()
 	model, name, err := newModel(ctx, c)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "model: %s\nprovider: %s\nrepository: %s\n", name, provider.Name(), c.repository)
-	return reproduce(ctx, c, setup{provider: provider, model: model, observer: observer, tracer: tracer}, out)
+	fmt.Fprintf(out, "model: %s\nprovider: %s\nrepository: %s\n", name, place.provider.Name(), c.repository)
+	return reproduce(ctx, c, setup{place: place, model: model, observer: observer, tracer: tracer}, out)
 }
