@@ -106,6 +106,19 @@ func TestDemo(t *testing.T) {
 	requireSession(t, stdout)
 }
 
+// The same in a container without network, into which the repository of this host comes.
+func TestDemoInContainer(t *testing.T) {
+	image := os.Getenv("CARREL_TEST_SANDBOX_IMAGE")
+	if image == "" {
+		t.Skip("docker: no engine with a test image; make test and make engines-up have one where they can")
+	}
+	command, tmp := agent(t, "main", nil, "-provider", "docker", "-image", image)
+	stdout, stderr, exit := finish(t, command, tmp)
+	require.Zero(t, exit, stderr)
+	require.Contains(t, stdout, "provider: docker")
+	requireSession(t, stdout)
+}
+
 func TestDemoWithoutTheFixFails(t *testing.T) {
 	command, tmp := agent(t, "without the fix", nil)
 	stdout, stderr, exit := finish(t, command, tmp)

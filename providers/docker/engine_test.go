@@ -1,8 +1,10 @@
 package docker
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"os"
 	"testing"
 	"time"
 
@@ -12,12 +14,11 @@ import (
 	"github.com/carrel-dev/carrel/workspaces"
 )
 
-const (
-	testImage = "carrel-test/sandbox:1"
+// testImage is one that carrel can work in; the user may name another.
+var testImage = cmp.Or(os.Getenv("CARREL_TEST_SANDBOX_IMAGE"), "carrel-test/sandbox:1")
 
-	// bounded is when a call that the engine fails must have returned at the latest, on a busy machine.
-	bounded = time.Minute
-)
+// bounded is when a call that the engine fails must have returned at the latest, on a busy machine.
+const bounded = time.Minute
 
 // engine returns a client of a real engine, or skips the test: make test starts one where it can, and says loudly at its end
 // what was not tested.

@@ -13,9 +13,9 @@ const (
 	// IdleTimeout is how long sessions wait for a call. The next one then opens its own.
 	IdleTimeout = 5 * time.Minute
 
-	// spares is how many sessions of a workspace wait for a call: one for the next command and one for its
-	// stop, which must not need a new process.
-	spares = 2
+	// spares is how many sessions of a workspace wait for a call: one for the next command, one for its stop, which must
+	// not need a new process, and one that makes up for the time the next takes to open when calls come back to back.
+	spares = 3
 
 	// spareWait is how long a command waits until there is a session for its stop.
 	spareWait = time.Second

@@ -31,7 +31,12 @@ func (w *Workspace) SelfTest(ctx context.Context) error {
 	if exit != 0 {
 		return fmt.Errorf("%w: the sandbox cannot run sh: exit code %d: %.300s", workspaces.ErrUnsupported, exit, strings.TrimSpace(string(out.data)+string(errs.data)))
 	}
-	if wrong := strings.TrimSpace(string(out.data)); wrong != "" {
+	// A transport may take a connection that was cut for the end of the script.
+	said, whole := strings.CutSuffix(string(out.data), "done\n")
+	if !whole {
+		return fmt.Errorf("%w: the self-test broke off: %.300q", workspaces.ErrUnavailable, said)
+	}
+	if wrong := strings.TrimSpace(said); wrong != "" {
 		return fmt.Errorf("%w: an image needs sh, git and GNU coreutils 8.31 or newer: %s", workspaces.ErrUnsupported, strings.ReplaceAll(wrong, "\n", "; "))
 	}
 	return nil

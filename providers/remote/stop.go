@@ -56,8 +56,17 @@ func (w *Workspace) stopIn(ctx context.Context, j *job, since, until int64, kill
 	answers := newLines()
 	defer s.out.detach()
 	rounds, ask := io.Pipe()
-	defer rounds.Close()
 	defer ask.Close()
+	over := make(chan struct{})
+	defer close(over)
+	go func() { // nobody may be there to read what is asked
+		select {
+		case <-s.ended:
+		case <-ctx.Done():
+		case <-over:
+		}
+		rounds.Close()
+	}()
 	s.send(randomHex(16), fmt.Sprintf("_c_id=%s\nstop %d\n", j.id, since), func(to io.Writer) { _, _ = io.Copy(to, rounds) }, answers, io.Discard)
 
 	signal := "TERM"
