@@ -167,8 +167,7 @@ func (v *view) meaning(ctx, inside context.Context, err error) error {
 		return context.Cause(inside)
 	}
 	if errors.Is(err, ErrGone) {
-		v.end(err)
-		return err
+		return v.gone(err)
 	}
 	if !v.questionable(err) {
 		return err
@@ -180,9 +179,17 @@ func (v *view) meaning(ctx, inside context.Context, err error) error {
 	probing, cancel := context.WithTimeout(context.WithoutCancel(ctx), ProbeTimeout)
 	defer cancel()
 	if gone := prober.Probe(probing); errors.Is(gone, ErrGone) {
-		v.end(gone)
-		return fmt.Errorf("%w (%w)", gone, err)
+		return fmt.Errorf("%w (%w)", v.gone(gone), err)
 	}
+	return err
+}
+
+// gone ends a workspace that is not there any more, and says why: what ends by itself at its expiry has expired.
+func (v *view) gone(err error) error {
+	if expired := v.expired(); expired != nil {
+		err = expired
+	}
+	v.end(err)
 	return err
 }
 

@@ -201,6 +201,20 @@ func TestM4Expiry(t *testing.T) {
 	})
 }
 
+// What ends by itself at its expiry, in the middle of a command, has expired.
+func TestM4GoneAtExpiry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &fakeProvider{onExec: func(context.Context, Command) (Result, error) {
+			time.Sleep(Lifetime)
+			return Result{}, fmt.Errorf("%w: ended", ErrGone)
+		}}
+		w := acquire(t, open(t, newTestManager(t, p, Options{}), "r"), "")
+		_, err := w.Exec(t.Context(), Command{Args: []string{"true"}})
+		require.ErrorIs(t, err, ErrExpired)
+		require.NotErrorIs(t, err, ErrGone)
+	})
+}
+
 func TestM4GoneIsDisposedAndCreatedAnew(t *testing.T) {
 	p := &fakeProvider{
 		onExec:  func(context.Context, Command) (Result, error) { return Result{}, errors.New("stream broke") },

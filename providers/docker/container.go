@@ -79,7 +79,7 @@ func (p *Provider) spec(o workspaces.CreateOptions, image string, limits workspa
 		User:        p.user(),
 		Env:         env,
 		Entrypoint:  keeper[:1],
-		Cmd:         append(slices.Clone(keeper[1:]), strconv.FormatInt(expires.Unix(), 10)),
+		Cmd:         append(slices.Clone(keeper[1:]), strconv.FormatInt(expires.Add(time.Second-1).Unix(), 10)), // never too early
 		WorkingDir:  workspaces.Root,
 		Labels:      labels,
 		Healthcheck: &container.HealthConfig{Test: []string{"NONE"}},

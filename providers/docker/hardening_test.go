@@ -67,7 +67,7 @@ func TestInspect_P1_P2_P3_P7(t *testing.T) {
 			}
 			require.Equal(t, map[string]mount.Type{"/workspace": mount.TypeVolume, "/home/sandbox": mount.TypeVolume, "/cache": mount.TypeVolume}, mounted)
 
-			require.Equal(t, strconv.FormatInt(info.ExpiresAt.Unix(), 10), found.Args[len(found.Args)-1], "the main process ends at the expiry")
+			require.Equal(t, strconv.FormatInt(info.ExpiresAt.Add(time.Second-1).Unix(), 10), found.Args[len(found.Args)-1], "the main process ends at the expiry")
 			for name, value := range map[string]string{
 				"managed-by": "carrel", "component": "workspace", "deployment": s.deployment, "run": "run", "workspace": w.ID(), "image": testImage,
 				"repository": "", "ref": "", "created-at": info.CreatedAt.UTC().Format(time.RFC3339Nano), "expires-at": info.ExpiresAt.UTC().Format(time.RFC3339Nano),
