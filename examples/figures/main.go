@@ -197,10 +197,10 @@ func (a *announce) Write(p []byte) (int, error) {
 // pause; the call that starts it returns at once.
 const (
 	startServer = `mkfifo ask answer
-(i=0; while :; do echo "log line $((i=i+1))"; echo "$i" > count; done) &
+(i=0; while :; do echo "log line $((i=i+1))"; echo >> count; done) &
 (while read -r question < ask; do echo "you said $question" > answer; done) &
 echo "server started"`
-	askServer = `echo hello > ask; cat answer; a=$(cat count); sleep 1; b=$(cat count); echo "log lines written in the last second: $((b - a))"`
+	askServer = `echo hello > ask; cat answer; a=$(wc -l < count); sleep 1; b=$(wc -l < count); echo "log lines written in the last second: $((b - a))"`
 )
 
 func server(ctx context.Context) error {
