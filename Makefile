@@ -21,7 +21,7 @@ demo: ## an agent reproduces and fixes a bug with a scripted model, offline (PRO
 
 .PHONY: test
 test: ## all tests under the race detector, real engines included where they can be had
-	@hack/test.sh
+	@hack/with-engines.sh hack/test.sh
 
 .PHONY: check
 check: ## gofmt, vet, lint, tidy and the doors between packages
@@ -38,7 +38,7 @@ $(LINT):
 
 .PHONY: flake
 flake: ## the tests N times (N=20 PKG=./...), and which of them did not always pass
-	@hack/flake.sh $(N) $(PKG)
+	@hack/with-engines.sh hack/flake.sh $(N) $(PKG)
 
 .PHONY: cases
 cases: ## the cases of the contract, and what each deliberately broken provider fails

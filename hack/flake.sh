@@ -2,9 +2,6 @@
 # Runs the tests N times and says which of them did not always pass.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-if [ -z "${CARREL_WITH_ENGINES:-}" ]; then
-  CARREL_WITH_ENGINES=1 exec hack/with-engines.sh hack/flake.sh "$@"
-fi
 n=${1:-20} packages=${2:-./...}
 
 log=$(mktemp -d)

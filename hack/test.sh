@@ -1,12 +1,9 @@
 #!/usr/bin/env bash
-# All tests, under the race detector, with the real engines that can be had.
+# All tests, under the race detector. `make test` runs it with the real engines that can be had.
 #   CARREL_ENGINES=off             start no engine
 #   CARREL_REQUIRE=docker,k8s,...  fail when one of these is missing; nothing may be skipped then
 set -euo pipefail
 cd "$(dirname "$0")/.."
-if [ -z "${CARREL_WITH_ENGINES:-}" ]; then
-  CARREL_WITH_ENGINES=1 exec hack/with-engines.sh hack/test.sh
-fi
 
 report=$(mktemp -d)
 trap 'rm -rf "$report"' EXIT

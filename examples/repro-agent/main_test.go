@@ -117,6 +117,11 @@ func TestDemoInContainer(t *testing.T) {
 	require.Zero(t, exit, stderr)
 	require.Contains(t, stdout, "provider: docker")
 	requireSession(t, stdout)
+	id := regexp.MustCompile(`"workspace":"(ws-[0-9a-f]+)"`).FindStringSubmatch(stdout)
+	require.NotNil(t, id)
+	left, err := exec.Command("docker", "ps", "--all", "--quiet", "--filter", "label=carrel.dev/workspace="+id[1]).CombinedOutput()
+	require.NoError(t, err, "%s", left)
+	require.Empty(t, string(left))
 }
 
 func TestDemoWithoutTheFixFails(t *testing.T) {

@@ -196,11 +196,11 @@ up() {
 }
 
 down() {
-  lock docker
   if [ ! -d "$state/run" ]; then
     echo "docker: nothing of ours is up"
     return
   fi
+  lock docker
   if ours; then clear_out; fi
   sweep
   echo "docker: stopped (images stay in $state)"

@@ -5,7 +5,7 @@
 
 engine=k8s
 command -v go >/dev/null || unavailable "Kubernetes is built from source, and there is no go"
-version=$(sed -n 's#^require k8s.io/kubernetes v##p' "$here/k8s/go.mod")
+version=$(sed -n 's#^require k8s.io/kubernetes v\([^ ]*\).*#\1#p' "$here/k8s/go.mod")
 dir=$cache/k8s/bin-$version
 lock k8s-build
 

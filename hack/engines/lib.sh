@@ -30,6 +30,7 @@ unavailable() {
 # Two checkouts, or two makes, share the cache: one at a time changes an engine. The lock is descriptor 9 and
 # ends with the script, however that ends.
 lock() {
+  command -v flock >/dev/null || unavailable "these scripts are for Linux; elsewhere set DOCKER_HOST and CARREL_TEST_SANDBOX_IMAGE and run go test"
   mkdir -p "$cache"
   exec 9>"$cache/$1.lock"
   flock -w 900 9 || unavailable "another process has held $cache/$1.lock for 15 minutes"

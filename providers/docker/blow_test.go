@@ -59,7 +59,7 @@ func sharesProcesses(t *testing.T, c *client.Client, id string) {
 	t.Helper()
 	found, err := c.ContainerInspect(t.Context(), id)
 	require.NoError(t, err)
-	if _, err := os.Stat("/proc/" + strconv.Itoa(found.State.Pid) + "/root/workspace"); err != nil {
+	if _, err := os.Stat("/proc/" + strconv.Itoa(found.State.Pid) + "/root" + workspaces.Root); err != nil {
 		t.Skipf("docker: the engine runs elsewhere, its processes cannot be stopped (%v)", err)
 	}
 }

@@ -3,12 +3,15 @@ package docker
 import (
 	"context"
 	"fmt"
+	"io"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/docker/docker/api/types/container"
+	"github.com/docker/docker/api/types/events"
+	"github.com/docker/docker/api/types/filters"
 	"github.com/docker/docker/api/types/mount"
 	"github.com/stretchr/testify/require"
 
@@ -221,4 +224,41 @@ func TestPullError_P5(t *testing.T) {
 	require.Error(t, err)
 	require.NoError(t, ctx.Err())
 	require.ErrorContains(t, err, "localhost:1/absent:1")
+}
+
+// A read and a write take one exec each: that of the session which is opened in the place of the one they used.
+func TestOneExec_S3(t *testing.T) {
+	c := engine(t)
+	w := newStand(t, c, Options{}, nil).workspace(t, workspaces.AcquireOptions{})
+	began := time.Now()
+	execs := func() (n int) {
+		messages, failures := c.Events(t.Context(), events.ListOptions{
+			Since: strconv.FormatInt(began.Unix()-60, 10), Until: strconv.FormatInt(time.Now().Unix()+1, 10),
+			Filters: filters.NewArgs(filters.Arg("container", containerOf(w)), filters.Arg("event", "exec_create")),
+		})
+		for {
+			select {
+			case <-messages:
+				n++
+			case err := <-failures:
+				require.ErrorIs(t, err, io.EOF)
+				return n
+			}
+		}
+	}
+	settled := func() int {
+		last := -1
+		for n := execs(); n != last; n = execs() { // each takes a second
+			last = n
+		}
+		return last
+	}
+	shell(t, w, "echo x >f")
+	before := settled()
+	for range 3 {
+		_, err := w.ReadFile(t.Context(), "f")
+		require.NoError(t, err)
+		require.NoError(t, w.WriteFile(t.Context(), "dir/g", []byte("y")))
+	}
+	require.Equal(t, before+6, settled())
 }

@@ -92,20 +92,7 @@ func (e *privateEngine) start(t *testing.T, args ...string) {
 		"--bridge", "none", "--iptables=false", "--ip6tables=false", "--cgroup-parent", "/" + e.cgroup,
 		"--exec-opt", "native.cgroupdriver=cgroupfs", "--shutdown-timeout", "2",
 	}, args...)...)
-	up := func() bool { _, err := e.client.Ping(t.Context()); return err == nil }
-	if !eventually(up) {
-		log, _ := os.ReadFile(e.path("dockerd.log"))
-		require.Fail(t, "the engine does not start", "%s", log)
-	}
-}
-
-func eventually(condition func() bool) bool {
-	for end := time.Now().Add(bounded); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
-		if condition() {
-			return true
-		}
-	}
-	return false
+	require.Eventually(t, func() bool { _, err := e.client.Ping(t.Context()); return err == nil }, bounded, 50*time.Millisecond)
 }
 
 func (e *privateEngine) stop(t *testing.T) { e.halt(t, e.dockerd) }
@@ -122,6 +109,10 @@ func (e *privateEngine) halt(t *testing.T, daemon *exec.Cmd) {
 
 // remove takes away what the daemons leave on the machine.
 func (e *privateEngine) remove(t *testing.T) {
+	if t.Failed() {
+		log, _ := os.ReadFile(e.path("dockerd.log"))
+		t.Logf("the engine said:\n%s", log)
+	}
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	require.NoError(t, err)
 	lines := strings.Split(string(mounts), "\n")
